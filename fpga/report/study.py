@@ -14,7 +14,8 @@ from msgspec import Meta, Struct, ValidationError, convert, structs
 
 from halfulp.boards.targets import ASIC, TARGETS, Target, check_route, target_of
 from halfulp.fpga.synth.liberty import Library
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.formats.custom import PREFIX
+from halfulp.hdl.specs import MacSpec, UnitSpec
 from halfulp.tools.records import finite, read_records
 from halfulp.tools.texts import text_of, toml_of
 
@@ -99,9 +100,9 @@ class Dots:
 
 @dataclass(frozen=True)
 class Trained:
-    """Accuracy of a network in one training run with a multiply-accumulate."""
+    """Accuracy of a network in one training run with a step of products; a study shows those of its own ``macs``."""
 
-    mac: MacSpec
+    mac: UnitSpec | str
     network: str
     accuracy: float
 
@@ -225,7 +226,7 @@ class _File(Struct, frozen=True, forbid_unknown_fields=True):
         self._check_targets([_named("targets", target_of, name) for name in self.targets if name != ASIC])
         if self.macs is None and self.grid is None:
             raise ValueError("macs and grid are missing; expected one or both")
-        listed = [_named("macs", MacSpec.parse, text) for text in self.macs or ()]
+        listed = [_named("macs", _mac, text) for text in self.macs or ()]
         macs = _unlike("macs and grid", [*listed, *(self.grid.macs() if self.grid else ())])
         return Study(
             title=self.title,
@@ -302,8 +303,11 @@ def _refusal(text: str) -> TypeError | ValueError:
 def _trained(path: Path) -> tuple[Trained, ...]:
     """Read the columns mac, network and accuracy of a table of training runs; keep rows with one of each."""
 
-    def mac(text: str) -> MacSpec | None:
-        return None if text in NO_MAC else MacSpec.parse(text)
+    def mac(text: str) -> UnitSpec | str | None:
+        if text in NO_MAC:
+            return None
+        # Formats given by functions are registered in the process of the training only.
+        return text if PREFIX in text else UnitSpec.parse(text)
 
     def network(text: str) -> str:
         if not text:
@@ -316,6 +320,14 @@ def _trained(path: Path) -> tuple[Trained, ...]:
     rows = _named("accuracy", partial(read_records, path), {"mac": mac, "network": network, "accuracy": accuracy})
     runs = [(row["mac"], row["network"], row["accuracy"]) for row in rows]
     return tuple(Trained(*run) for run in runs if None not in run)
+
+
+def _mac(text: str) -> MacSpec:
+    """Parse an entry of ``macs``; ValueError for the text of another unit."""
+    spec = UnitSpec.parse(text)
+    if not isinstance(spec, MacSpec):
+        raise ValueError(f"a study compares multiply-accumulates (mac), and {text} is of the unit {spec.form.unit}")
+    return spec
 
 
 def _named(place: str, function: Callable[[Any], Value], argument: object) -> Value:

@@ -10,7 +10,7 @@ from typing import Any, Self
 from halfulp.hdl.formats.base import Family, Format
 from halfulp.hdl.formats.block import Block
 from halfulp.hdl.formats.catalogue import is_block_text, parse
-from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.checks import check_int, did_you_mean
 from halfulp.hdl.formats.floating import Float
 from halfulp.hdl.formats.rounding import RN, RZ, Rounding
 
@@ -224,13 +224,15 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
         ValueError
             If there is no such unit, or it does not have these formats.
         """
-        is_named = text.partition(".")[0].strip() in _DEVICES
+        is_named = text.partition(".")[0].strip().lower() in _DEVICES
         return _named(" ".join(text.split())) if is_named else None
 
     @staticmethod
     def is_mma_text(text: object) -> bool:
         """Return True for a text that begins as that of a matrix unit does."""
-        return isinstance(text, str) and (re.match(r"mma[0-9]", text) is not None or text.split(".")[0] in _DEVICES)
+        if not isinstance(text, str):
+            return False
+        return re.match(r"mma[0-9]", text) is not None or text.partition(".")[0].lower() in _DEVICES
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
@@ -315,8 +317,10 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
 
     @property
     def expression(self) -> str:
-        """Text of the description."""
-        return self.text
+        """Name of the unit and ``every``, if it is the only name of this description; else the text."""
+        names = _names().get(replace(self, every=None), [])
+        every = "" if self.every is None else f" every={self.every}"
+        return names[0] + every if len(names) == 1 else self.text
 
     def check_one_sum(self) -> None:
         """Raise ValueError if the unit has several rows or columns, which a product of matrices has of its own."""
@@ -503,10 +507,8 @@ def _named(text: str) -> Any:
         return _with_words(MATRIX_UNITS[head], words)
     match = _NAMED.fullmatch(text)
     if match is None:
-        raise ValueError(
-            f"invalid matrix unit {text!r}: expected a name of `halfulp list matrix-units`, or h100.wgmma: "
-            "e4m3fn*e4m3fn+fp32, for example"
-        )
+        expected = "expected a name of `halfulp list matrix-units`, or h100.wgmma: e4m3fn*e4m3fn+fp32, for example"
+        raise ValueError(f"invalid matrix unit {text!r}: {did_you_mean(text, MATRIX_UNITS, expected)}")
     if match["name"] not in UNITS_BY_NAME:
         raise ValueError(f"unknown matrix unit {match['name']}: expected {', '.join(UNITS_BY_NAME)}")
     try:
@@ -522,6 +524,15 @@ def _format(text: str) -> Any:
 
 MATRIX_UNITS: dict[str, MmaSpec] = _rows()
 """Descriptions by name: device, instruction and operand format, and ``.fp16`` for results in fp16."""
+
+
+@functools.cache
+def _names() -> dict[MmaSpec, list[str]]:
+    """Return the names of each description; devices with equal units share one."""
+    names: dict[MmaSpec, list[str]] = {}
+    for name, spec in MATRIX_UNITS.items():
+        names.setdefault(spec, []).append(name)
+    return names
 
 
 def _with_words(spec: MmaSpec, words: list[str]) -> MmaSpec:

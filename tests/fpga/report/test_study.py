@@ -77,6 +77,15 @@ def test_study_reads_all_keys(tmp_path):
     assert study.routed == ("ecp5-85k",)
 
 
+def test_study_counts_runs_of_other_units(tmp_path):
+    others = ["h100.wgmma.e4m3", "mma4 fp16*fp16+fp32.rn", "mxfp4*mxfp4+fp32.rn", "custom:nothing*bf16+fp32.rn"]
+    table = "".join(f"{mac},lenet,91\n" for mac in [*others, "e5m2*e5m2+e6m5.rn", "fp32"])
+    (tmp_path / "runs.csv").write_text(f"mac,network,accuracy\n{table}")
+    (tmp_path / "study.toml").write_text(LEAST + 'accuracy = "runs.csv"\n')
+    study = read(tmp_path / "study.toml")
+    assert [run.mac in study.macs for run in study.trained] == [False] * 4 + [True]
+
+
 LEAST = 'title = "t"\nmacs = ["e5m2*e5m2+e6m5.rn"]\n'
 GRID = 'title = "t"\n[grid]\noperands = ["e5m2"]\naccumulators = ["e6m5"]\nroundings = ["rn"]\n'
 
@@ -100,7 +109,9 @@ def test_study_has_defaults(tmp_path):
         ('title = "t"\nmacs = "e5m2"', TypeError, "macs"),
         ('title = "t"\nmacs = []', ValueError, "length"),
         ('title = "t"\nmacs = [1]', TypeError, "macs[0]"),
-        ('title = "t"\nmacs = ["e5m2"]', ValueError, "macs: expected '*' here"),
+        ('title = "t"\nmacs = ["e5m2"]', ValueError, "macs: e5m2 is a format"),
+        ('title = "t"\nmacs = ["h100.wgmma.e4m3"]', ValueError, "h100.wgmma.e4m3 is of the unit mma"),
+        ('title = "t"\nmacs = ["mxfp4*mxfp4+fp32.rn"]', ValueError, "is of the unit blockmac"),
         (
             'title = "t"\nmacs = ["bf16*bf16+fp32.rn", "e8m7*bf16+e8m23.rn"]',
             ValueError,

@@ -285,7 +285,7 @@ def test_tile_has_structures_of_its_goal(tmp_path):
         ("--rows 0", "rows 0"),
         ("--pipeline -1", "pipeline -1"),
         ("--clock 900", "900 MHz is out of range"),
-        ("--mac e5m2", "expected '*' here"),
+        ("--mac e5m2", "e5m2 is a format"),
         ("--target ecp5-85k", "not support ecp5-85k"),
         ("--target vu0", "unknown target 'vu0'"),
         ("--n 4 --m 4 --cores 4", "101 % of the LUT of u55c; 3 fit"),
