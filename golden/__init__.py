@@ -1,5 +1,13 @@
 """The golden model: the operation of each unit on torch tensors of codes, and on single codes in ``exact``.
 
+Main functions, and the modules ``nn`` (layers, policies, training) and ``random``:
+
+- ``encode``, ``decode``, ``to_torch``: real numbers to codes of a format and back; ``table_of`` shows codes.
+- ``gemm``: products of matrices, and ``explain`` their kernel; ``quantize_blocks`` and ``dequantize_blocks``: blocks.
+- ``emulate``: a whole program in the arithmetic of a policy; ``nn.convert``: the layers of a model.
+- ``register_format``, ``register_operator``: arithmetic of your own.
+- ``add``, ``mul``, ``fma``, ``mac`` and others: the operations of units.
+
 Operations take tensors of codes ``x``, ``y``, ``z`` of any integer dtype, on any device, with shapes that broadcast.
 They return codes as int64; a 64-bit code is the int64 with the same bits. They share these keywords:
 

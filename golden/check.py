@@ -79,6 +79,11 @@ def codes_of(name: str, codes: object, kind: Format | int) -> Tensor:
         own = parse(TORCH_TYPES[codes.dtype])
         if own == kind:
             return codes.view(WORDS[codes.dtype.itemsize]).to(torch.int64) & ((1 << width) - 1 if width < 64 else -1)
+        if codes.dtype.itemsize == 1 and isinstance(kind, Format):
+            raise TypeError(
+                f"{name} has dtype {codes.dtype} with codes of {own}, not of {kind}: name the format {own}, or give "
+                "codes by .view(torch.uint8)"
+            )
     if codes.dtype.is_floating_point or codes.dtype.is_complex or codes.dtype == torch.bool:
         raise TypeError(f"{name} must be a tensor of integer codes, not {codes.dtype}; encode() converts real numbers")
     codes = codes.to(torch.int64)

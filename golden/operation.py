@@ -3,13 +3,14 @@
 import functools
 import inspect
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from inspect import Parameter, Signature
 from typing import Any
 
 from torch import Tensor
 
+from halfulp.hdl.formats import Format
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import UnitSpec
 from halfulp.hdl.specs.formula import Term
@@ -39,6 +40,7 @@ def operation(cls: type[UnitSpec]) -> Callable[[Callable[..., Raw]], Callable[..
 
         @by_mode
         def computed(*given: Any, random: Tensor | None = None, **parameters: Any) -> Any:
+            _check_no_formats(cls, given[len(names) :])
             spec = cls.of_keywords(parameters, cls.operation_parameters())
             if not len(names) <= len(given) <= len(accepted):
                 raise TypeError(f"{cls.form.unit} takes {', '.join(accepted)}, not {len(given)} operands")
@@ -62,6 +64,14 @@ def operation(cls: type[UnitSpec]) -> Callable[[Callable[..., Raw]], Callable[..
         return computed
 
     return made_of
+
+
+def _check_no_formats(cls: type[UnitSpec], more: Sequence[object]) -> None:
+    """Raise TypeError for a format among the positional arguments behind the operands."""
+    fmt = next((value for value in more if isinstance(value, (str, Format))), None)
+    if fmt is not None:
+        formats = ", ".join(f'{name}="{fmt}"' for name in cls.OPERANDS if name in cls.__dataclass_fields__)
+        raise TypeError(f"formats of {cls.form.unit} are given by name: {formats}")
 
 
 def rounded_sum(cls: type[UnitSpec]) -> Callable[..., Any]:

@@ -140,9 +140,14 @@ def operator(text: str) -> Operator:
 
     Raises
     ------
-    ValueError
+    TypeError, ValueError
         If the text is neither, or the unit rounds stochastically.
     """
+    if not isinstance(text, str):
+        raise TypeError(
+            f"an operator is the name under which halfulp.golden.register_operator registered a function, or the text "
+            f"of a unit, not an object of type {type(text).__name__}"
+        )
     if text.startswith("pwl "):
         return _of_unit(text)
     if text not in _REGISTERED:

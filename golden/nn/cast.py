@@ -200,9 +200,14 @@ def check_holds(dtype: torch.dtype, fmt: Format) -> None:
     """
     if _holds(dtype, fmt):
         return
-    wider = [str(other) for other in DTYPES if _holds(other, fmt)]
-    remedy = f"convert the module to {wider[-1]}" if wider else "use a smaller format"
+    wider = [other for other in DTYPES if _holds(other, fmt)]
+    remedy = _in_dtype(wider[-1]) if wider else "use a smaller format"
     raise ValueError(f"{dtype} does not hold every number of {fmt}; {remedy}")
+
+
+def _in_dtype(dtype: torch.dtype) -> str:
+    """Return the way to results in a dtype; torch.autocast makes narrow ones of a module in float32."""
+    return f"convert the module to {dtype}, and run it outside of torch.autocast"
 
 
 def check_holds_results(dtype: torch.dtype, fmt: Format) -> None:
@@ -212,7 +217,7 @@ def check_holds_results(dtype: torch.dtype, fmt: Format) -> None:
     """
     check_holds(dtype, fmt)
     if fmt.parts > 1 and DTYPES[dtype].precision < FP32.precision:
-        raise ValueError(f"{dtype} does not hold sums of parts in {fmt}; convert the module to torch.float32")
+        raise ValueError(f"{dtype} does not hold sums of parts in {fmt}; {_in_dtype(torch.float32)}")
 
 
 @functools.lru_cache(maxsize=256)

@@ -125,7 +125,9 @@ class Computed(Stateful):
         given = Policy.parse(policy)
         for name in PROGRAM:
             if getattr(given, name) is not None:
-                raise ValueError(f"layers have no {name}; use golden.emulate, which computes whole programs")
+                raise ValueError(
+                    f"layers have no {name}; use golden.emulate, or halfulp train --emulate, for whole programs"
+                )
         self._policy = given
         # torch.compile cannot trace a policy, but takes a text and a bool.
         self._text, self._plain = str(self.policy), self.policy.plain

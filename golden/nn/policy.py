@@ -15,6 +15,7 @@ from halfulp.golden.products.approximate import check as check_operators
 from halfulp.golden.products.blocks import is_block_mac
 from halfulp.golden.zeros import difference_format
 from halfulp.hdl.formats import Fixed, Float
+from halfulp.hdl.formats.checks import did_you_mean
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec
 from halfulp.hdl.specs.mma import MmaSpec
 
@@ -326,7 +327,8 @@ class Policy:
         known = [field.name for field in fields(cls)]
         for key in parts:
             if key not in known:
-                raise ValueError(f"unknown key {key!r} of a policy: expected mac, {', '.join(known)}")
+                expected = f"expected mac, {', '.join(known)}"
+                raise ValueError(f"unknown key {key!r} of a policy: {did_you_mean(key, known, expected)}")
         if isinstance(parts.get("master"), str):
             parts["master"] = {"true": True, "false": False}.get(parts["master"], parts["master"])
         return cls(**parts)

@@ -1,6 +1,7 @@
 """Random words of matrix products: given ones, those of sources, and counter-based ones."""
 
 import functools
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -10,8 +11,11 @@ from halfulp.golden.check import broadcast, check_int, random_of
 from halfulp.golden.kernels import PHILOX, Words
 from halfulp.golden.random import Seeds, seeds, states_of
 from halfulp.hdl.formats import Rounding
-from halfulp.hdl.formats.source import Source
+from halfulp.hdl.formats.source import Source, parse_source
 from halfulp.hdl.specs import MacSpec, RunningSumSpec
+
+LFSR16 = 16
+"""Largest number of bits that the source ``lfsr16`` gives in a step."""
 
 
 class Drawing(NamedTuple):
@@ -44,6 +48,7 @@ def words_of(spec: RunningSumSpec, drawing: Drawing, shape: tuple[int, ...], k: 
         if seed is not None:
             raise ValueError(f"seed has no effect, because {spec} has no source of random words, such as @lfsr16")
         of_product = None
+        _check_given(spec, drawing)
         if isinstance(spec, MacSpec):
             of_product = _given("random_product", random_product, spec.product_rounding, (*shape, k))
         return Words(given=(_given("random", random, spec.rounding, (*shape, k)), of_product))
@@ -62,6 +67,18 @@ def _check_counter(spec: RunningSumSpec, source: str, *given: Tensor | None) -> 
         raise ValueError(f"source {source} has no effect, because no rounding of {spec} is stochastic")
     if spec.random is not None or any(words is not None for words in given):
         raise ValueError(f"source {source} is given together with other random words for {spec}; give one of them")
+
+
+def _check_given(spec: RunningSumSpec, drawing: Drawing) -> None:
+    """Raise ValueError if the random words of a description without source are missing."""
+    missing = [name for name in spec.words if getattr(drawing, name) is None]
+    if missing:
+        bits = spec.words[missing[0]]
+        source = parse_source("lfsr16" if max(spec.words.values()) <= LFSR16 else "lfsr32")
+        raise ValueError(
+            f"{spec} needs random words of {bits} bits: give source='philox' and seed=1, a description with a source "
+            f"of hardware such as {replace(spec, random=source).expression!r}, or the words as {missing[0]}="
+        )
 
 
 def _given(name: str, words: Tensor | None, rounding: Rounding, shape: tuple[int, ...]) -> Tensor | None:

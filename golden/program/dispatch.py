@@ -40,7 +40,7 @@ from .compositions import compositions
 from .keys import Keys
 from .loops import loops, note_generator
 from .operations import EXACT, FILLS, HANDLERS, IN_BINARY64, SEQUENCES
-from .report import ELEMENTWISE, IN_TORCH, PRODUCT, Report, is_real
+from .report import ELEMENTWISE, IN_TORCH, NO_PATTERN, PRODUCT, Report, cure, is_real, names_no
 from .site import UPDATE, Place, Site
 
 
@@ -97,7 +97,7 @@ class Program:
         if self.strict and where["arithmetic"] == IN_TORCH:
             raise RuntimeError(
                 f"{where['operation']} at {where['source']} would be computed in torch's own arithmetic: "
-                f"{where['reason']}"
+                f"{where['reason']}; {cure(where['reason'])}"
             )
 
 
@@ -522,9 +522,9 @@ class Dispatch(TorchDispatchMode):
         place = self.place()
         policy = self._policy(place, base)
         if policy is None:
-            reason = "no pattern of the policies names it"
+            reason = NO_PATTERN
         elif self._runs_in_torch(policy):
-            reason = "the policy names no optimizer"
+            reason = names_no("optimizer")
         elif not reason:
             reason = f"halfulp does not emulate {func.namespace}.{base}"
         where = {"operation": base, "kind": ELEMENTWISE, "arithmetic": IN_TORCH, "reason": reason}

@@ -1,7 +1,7 @@
 """Report of an emulated program: every operation that ran, its arithmetic, and its results."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,31 @@ BARS, PLOTS = 12, ("png", "svg", "pdf")
 
 IN_TORCH = "fp32"
 """Arithmetic of operations that torch computes."""
+
+HAS_FP32 = f"the policy has {IN_TORCH} for "
+"""Reason of a product whose phase is in torch's own arithmetic, without the phase."""
+
+NO_PATTERN = "no pattern of the policies names it"
+"""Reason of an operation without a policy."""
+
+
+def names_no(part: str) -> str:
+    """Return the reason of an operation whose part a policy lacks."""
+    return f"the policy names no {part}"
+
+
+_CURES = {
+    names_no("elementwise"): "add elementwise=bf16.rn, for example",
+    names_no("optimizer"): "add optimizer=fp32.rn, for example",
+    NO_PATTERN: 'add a policy with the pattern "*", for example',
+}
+
+
+def cure(reason: str) -> str:
+    """Return the part of a policy that takes an operation out of torch's own arithmetic."""
+    phase = reason.removeprefix(HAS_FP32)
+    of_product = f"add {phase}=bf16*bf16+fp32.rn, for example" if phase != reason else ""
+    return of_product or _CURES.get(reason, "without strict it runs, and the report lists it")
 
 
 @dataclass
@@ -61,6 +86,9 @@ class OperationCounts:
 
 
 COLUMNS = tuple(column.name for column in fields(OperationCounts))
+VALUES = COLUMNS[COLUMNS.index("zeros") :]
+"""Columns of the values of results."""
+
 _KEY = COLUMNS[: COLUMNS.index("calls")]
 
 
@@ -119,6 +147,7 @@ class Report:
     constants: list[Constant] = field(default_factory=list)
     breaks: list[str] = field(default_factory=list)
     arrays: dict[str, int] = field(default_factory=dict)
+    _counts_values: bool = field(default=False, repr=False, compare=False)
     _constants: dict[tuple[str, ...], Constant] = field(default_factory=dict, repr=False, compare=False)
     _index: dict[tuple[str, ...], OperationCounts] = field(default_factory=dict, repr=False, compare=False)
 
@@ -136,6 +165,7 @@ class Report:
         for name, count in counts.items():
             setattr(row, name, getattr(row, name) + count)
         if result is not None:
+            self._counts_values = True
             row.zeros += int((result == 0).sum())
             row.infinities += int(result.isinf().sum())
             row.nans += int(result.isnan().sum())
@@ -178,7 +208,7 @@ class Report:
         }
         totals |= {"constants": [{**asdict(constant), "became": str(constant.became)} for constant in self.constants]}
         totals |= {"breaks": self.breaks, "arrays": self.arrays}
-        return json.dumps(totals | {"rows": [asdict(row) for row in self.sorted()]}, indent=1)
+        return json.dumps(totals | {"rows": [self._row(row) for row in self.sorted()]}, indent=1)
 
     def write(self, path: Path | str) -> None:
         """Write the JSON to a file."""
@@ -214,8 +244,16 @@ class Report:
         return f"{share}; {len(self.in_torch)} of {len(self.rows)} operations are in torch's own"
 
     @property
+    def columns(self) -> tuple[str, ...]:
+        """Names of the columns; those of values only if these were counted."""
+        return COLUMNS if self._counts_values else COLUMNS[: -len(VALUES)]
+
+    def _row(self, row: OperationCounts) -> dict[str, Any]:
+        return {name: getattr(row, name) for name in self.columns}
+
+    @property
     def _table(self) -> list[list[str]]:
-        return [list(_cells(row)) for row in self.sorted()]
+        return [list(map(_cell, self._row(row).values())) for row in self.sorted()]
 
     @property
     def _notes(self) -> list[str]:
@@ -223,20 +261,18 @@ class Report:
             f"{source}: {count} array{'s' * (count > 1)} left torch; arithmetic on arrays is not emulated"
             for source, count in self.arrays.items()
         ]
-        return [*map(str, self.constants), *left, self.summary]
+        return [*map(str, self.constants), *left]
 
     def __str__(self) -> str:
-        return "\n".join([tabulate(self._table, COLUMNS, disable_numparse=True), *self._notes])
+        return "\n".join([self.summary, tabulate(self._table, self.columns, disable_numparse=True), *self._notes])
 
     def _repr_html_(self) -> str:
         """Return the table and its notes for notebooks."""
-        return html.table("Operations", self._table, COLUMNS, self._notes)
+        return html.table("Operations", self._table, self.columns, [*self._notes, self.summary])
 
 
-def _cells(row: OperationCounts) -> Iterator[str]:
-    for name in COLUMNS:
-        value: Any = getattr(row, name)
-        yield f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
+def _cell(value: Any) -> str:
+    return f"{value:.4f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else value
 
 
 def is_real(value: object) -> bool:

@@ -101,7 +101,7 @@ class Product:
         """Count the product; masks made ``pruned`` elements of its operands zero."""
         policy = self.site.policy
         arithmetic = None if getattr(policy, self.phase) is None else policy.product(self.phase)
-        reason = "" if arithmetic else f"the policy has {report.IN_TORCH} for {self.phase}"
+        reason = "" if arithmetic else f"{report.HAS_FP32}{self.phase}"
         counts = {"macs": self.macs, "pruned": pruned}
         self.site.count(report.PRODUCT, arithmetic, reason, result, self.started, self.phase, counts=counts)
         return result
@@ -244,7 +244,7 @@ class Site:
         if own is not None:
             return self._replaced(own, name, operands, dtype)
         if cast is None or dtype not in DTYPES:
-            reason = f"{dtype} is no type of real numbers" if cast else f"the policy names no {self._missing}"
+            reason = f"{dtype} is no type of real numbers" if cast else report.names_no(self._missing)
             result = _in_torch(name, operands)
             self.count(kind, None, reason, result, started, operation=name)
             return result
@@ -289,7 +289,7 @@ class Site:
         started = time.perf_counter()
         cast = self.arithmetic("add")
         if cast is None or dtype not in DTYPES:
-            reason = f"{dtype} is no type of real numbers" if cast else f"the policy names no {self._missing}"
+            reason = f"{dtype} is no type of real numbers" if cast else report.names_no(self._missing)
             self.count(report.ELEMENTWISE, None, reason, x, started, operation=name)
             return x.to(dtype)
         assert cast.fmt is not None

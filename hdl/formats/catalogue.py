@@ -1,11 +1,18 @@
 """Named formats, and the parser of formats."""
 
+import re
+
 from .base import Format
 from .checks import did_you_mean
 from .families import FORMATS
 from .floating import ML_DTYPES, OTHER_NAMES
+from .rounding import PATTERN
+from .saturation import SUFFIXES
 
 _LIKE = "e5m2, bf16, e6m5-ftz, fxp4.4, int8 or posit8"
+
+_SUFFIXED = re.compile(rf"(?P<fmt>[^.]+)(\.(?P<rounding>{PATTERN}))?(\.(?P<saturate>{'|'.join(SUFFIXES)}))?")
+"""Format with suffixes of a unit's text."""
 
 
 def _name_of(given: object) -> object:
@@ -43,8 +50,23 @@ def parse(text: object) -> Format:
         raise TypeError(
             f"{text} is a block of numbers with a shared scale, and the format of one number is needed here"
         )
+    if (match := _SUFFIXED.fullmatch(text)) and (match["rounding"] or match["saturate"]):
+        apart = [f'rounding="{match["rounding"]}"'] if match["rounding"] else []
+        apart += {None: [], "sat": ["saturate=True"]}.get(match["saturate"], [f'saturate="{match["saturate"]}"'])
+        raise ValueError(
+            f"{text!r} is a format with its rounding or saturation; a format is needed here, such as {match['fmt']}, "
+            f"and the rest apart: {', '.join(apart)}"
+        )
     hint = did_you_mean(text, [*NAMED, *ML_DTYPES, *OTHER_NAMES], f"formats are written like {_LIKE}")
     raise ValueError(f"unknown format {text!r}; {hint}")
+
+
+def is_format(text: str) -> bool:
+    """Return True if a text is a format or the name of a block, and no more."""
+    try:
+        return text in BLOCK_NAMES or any(family.from_text(text) is not None for family in FORMATS)
+    except ValueError:
+        return False
 
 
 BLOCK_NAMES = {

@@ -8,8 +8,8 @@ Number = TypeVar("Number")
 
 
 def did_you_mean(word: str, known: Collection[str], other: str = "") -> str:
-    """Return a question about the most similar one of some names; ``other`` if none is similar."""
-    near = difflib.get_close_matches(word, known, n=1)
+    """Return a question about the most similar name, also of small letters; ``other`` if none is similar."""
+    near = [match for text in (word.lower(), word) for match in difflib.get_close_matches(text, known, n=1)]
     return f"did you mean {near[0]}?" if near else other
 
 

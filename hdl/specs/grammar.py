@@ -11,7 +11,7 @@ from dataclasses import MISSING, Field, dataclass, fields
 from functools import cached_property, partial
 from typing import Any, NoReturn, get_args
 
-from halfulp.hdl.formats.catalogue import is_block_text
+from halfulp.hdl.formats.catalogue import is_block_text, is_format
 from halfulp.hdl.formats.checks import did_you_mean, read_number
 from halfulp.hdl.formats.rounding import Rounding
 from halfulp.hdl.formats.saturation import SUFFIXES as SATURATIONS
@@ -26,6 +26,8 @@ BLOCK_BARE = "blockmac"
 
 SUFFIXES = ("rounding", "saturate", "random", "seed")
 """Fields of every description that follow the formula."""
+
+_LIKE = "e5m2*e5m2+fp32.rn"
 
 _OPERATORS = "*+/=>,()"
 _FORMAT = re.compile(r"(?:\([^()]*\)|[\w:-]|\.(?=[-0-9]))+")
@@ -174,6 +176,8 @@ class _Reader:
     def _head(self) -> Any:
         """Parse the name and return the description class of the unit."""
         self._blanks()
+        if self.bare == BARE and is_format(self.text.strip().lower()):
+            self._fail(f"{self.text.strip()} is a format; a multiply-accumulate has three, such as {_LIKE}")
         match = _HEAD.match(self.text, self.position)
         cls = self.units.get(match[1]) if match else None
         if match is not None and cls is not None and cls.form.count and not match[2]:

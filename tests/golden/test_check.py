@@ -263,3 +263,20 @@ CODES = torch.arange(4)
 def test_golden_rejects_bad_arguments(call, error, keyword):
     with pytest.raises(error, match=re.escape(keyword)):
         call()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda x: golden.mul(x, x, "e4m3fn"), r'formats of mul are given by name: a="e4m3fn", b="e4m3fn"'),
+        (lambda x: golden.add(x, x, E5M2), r'formats of add are given by name: a="e5m2", b="e5m2"'),
+        (lambda x: golden.sqrt(x, "e5m2"), r'formats of sqrt are given by name: a="e5m2"'),
+        (lambda x: golden.decode(x.to(torch.float8_e5m2), "e4m3fn"), "name the format e5m2"),
+        (lambda x: golden.encode(x, "e4m3fn.sr8"), 'such as e4m3fn, and the rest apart: rounding="sr8"'),
+        (lambda x: golden.encode(x, "e4m3fn.sat"), "such as e4m3fn, and the rest apart: saturate=True"),
+        (lambda x: golden.encode(x, "bf16.rz.satfinite"), 'apart: rounding="rz", saturate="satfinite"'),
+    ],
+)
+def test_error_names_the_right_call(call, message):
+    with pytest.raises((TypeError, ValueError), match=message):
+        call(torch.arange(4))

@@ -81,10 +81,22 @@ def test_scalar_results_are_rounded_once():
     assert fmt.decode(fmt.encode(Fraction(1, 8))) == 0
 
 
+def test_casts_of_torch_are_functions_of_a_format():
+    casts = (
+        lambda x: x.to(torch.float8_e5m2).view(torch.uint8),
+        lambda codes: codes.to(torch.uint8).view(torch.float8_e5m2),
+    )
+    fmt = golden.register_format("casts", 8, *casts)
+    x = torch.randn(50)
+    assert torch.equal(golden.encode(x, fmt), golden.encode(x, "e5m2"))
+    assert torch.equal(golden.decode(CODES, fmt).nan_to_num(7), golden.decode(CODES, "e5m2").nan_to_num(7))
+
+
 @pytest.mark.parametrize(
     ("functions", "message"),
     [
         ((lambda x: x, to_real), "contains|integer codes"),
+        ((lambda x: x.to(torch.float8_e5m2), to_real), r"codes by \.view\(torch\.uint8\)"),
         ((from_real, lambda codes: codes), "real numbers in the shape"),
         ((lambda x: from_real(x)[:1], to_real), "codes in the shape"),
         ((from_real, lambda codes: codes.double() + 2.0**-40), "float32 holds"),

@@ -164,7 +164,7 @@ A, B = CODES.reshape(3, 4), CODES.reshape(4, 3)
 @pytest.mark.parametrize(
     ("make", "error", "keyword"),
     [
-        (lambda: golden.gemm(A, B, "e5m2"), ValueError, "expected '*' here"),
+        (lambda: golden.gemm(A, B, "e5m2"), ValueError, "e5m2 is a format"),
         (lambda: golden.gemm(A, B, E5M2), TypeError, "text"),
         (lambda: golden.gemm(A.tolist(), B, SR), TypeError, "tensor"),
         (lambda: golden.gemm(A, B * 1.0, SR), TypeError, "integer"),
@@ -380,3 +380,20 @@ def test_gemm_starts_sources_from_the_state_in_the_text():
     assert torch.equal(
         golden.gemm(A, B, f"{SR}@lfsr16:5", tiling=tiling), golden.gemm(A, B, f"{SR}@lfsr16", tiling=tiling, seed=5)
     )
+
+
+@pytest.mark.parametrize(
+    ("mac", "source", "name"),
+    [
+        ("e4m3fn*e4m3fn+fp16.sr10", "e4m3fn*e4m3fn+fp16.sr10@lfsr16", "random="),
+        ("e5m2*e5m2+fp32.sr20", "e5m2*e5m2+fp32.sr20@lfsr32", "random="),
+        ("e5m2*e5m2=e5m2.sr3+fp32.rn", "e5m2*e5m2=e5m2.sr3+fp32.rn@lfsr16", "random_product="),
+    ],
+)
+def test_missing_random_words_are_named_with_all_sources(mac, source, name):
+    a = torch.ones(2, 2)
+    with pytest.raises(ValueError, match="needs random words") as caught:
+        golden.gemm(a, a, mac)
+    for text in (repr(source), name, "source='philox' and seed=1"):
+        assert text in str(caught.value)
+    assert golden.gemm(a, a, source).shape == golden.gemm(a, a, mac, source="philox", seed=1).shape

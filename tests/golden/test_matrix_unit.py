@@ -241,3 +241,21 @@ def test_network_in_a_matrix_unit_is_equal_eager_and_compiled():
         gradients.append([result.detach().clone(), *(parameter.grad.clone() for parameter in model.parameters())])
     for eager, compiled in zip(*gradients, strict=True):
         assert torch.equal(eager, compiled)
+
+
+@pytest.mark.parametrize(
+    "text", ["h100.wgmma.e4m3", "h100.wgmma.e4m3 every=128", "mma4 fp16*fp16+fp32.rn order=staged9"]
+)
+def test_policy_has_the_name_of_a_unit(text):
+    assert str(nn.Policy.parse(text)) == text
+
+
+def test_equal_units_of_several_devices_have_no_name_in_policies():
+    text = str(nn.Policy.parse("b200.tcgen05.e4m3"))
+    assert text == str(nn.Policy.parse("rtx5090.mma.e4m3")) == MATRIX_UNITS["b200.tcgen05.e4m3"].text
+
+
+@pytest.mark.parametrize("text", ["H100.wgmma.e4m3", "h100.wgmma.e4m3fn"])
+def test_unknown_name_of_a_unit_gets_a_near_one(text):
+    with pytest.raises(ValueError, match=r"did you mean h100\.wgmma\.e4m3\?"):
+        nn.Policy.parse(text)

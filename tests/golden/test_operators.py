@@ -192,6 +192,12 @@ def test_operators_without_effect_are_refused(policy, message):
         pass
 
 
+def test_function_in_place_of_the_name_of_an_operator_is_refused():
+    a = torch.ones(2, 2)
+    with pytest.raises(TypeError, match=r"register_operator registered a function, .* not an object of type function"):
+        golden.gemm(a, a, "e4m3fn*e4m3fn+fp32.rn", multiplier=truncated)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

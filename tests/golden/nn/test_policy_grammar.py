@@ -122,3 +122,14 @@ def test_update_rounds_parameters_of_layers_and_programs(emulated, master):
             else:
                 with run:
                     optimizer.step()
+
+
+@pytest.mark.parametrize(("key", "near"), [("optimiser", "optimizer"), ("normalization", "normalisation")])
+def test_unknown_key_gets_a_near_one(key, near):
+    with pytest.raises(ValueError, match=rf"unknown key '{key}' of a policy: did you mean {near}\?"):
+        nn.Policy.parse(f"fp32, {key}=fp32.rn")
+
+
+def test_parts_of_programs_are_refused_by_layers_with_both_remedies():
+    with pytest.raises(ValueError, match=r"use golden\.emulate, or halfulp train --emulate"):
+        nn.Linear(2, 2, policy="fp32, elementwise=bf16.rn")

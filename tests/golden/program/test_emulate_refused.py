@@ -113,3 +113,39 @@ def test_rotated_products_take_empty_batches(layer, shape, products, emulated):
     assert x.grad.shape == shape
     assert weight.grad.shape == weight.shape
     assert not weight.grad.any()
+
+
+def test_error_of_a_narrow_dtype_names_autocast():
+    model = tnn.Linear(4, 3)
+    with (
+        golden.emulate(POLICY),
+        torch.autocast("cpu", dtype=torch.bfloat16),
+        pytest.raises(ValueError, match=r"convert the module to torch\.float32, and run it outside of torch\.autocast"),
+    ):
+        model(torch.ones(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("policy", "remedy"),
+    [
+        ("bf16*bf16+fp32.rn", "the policy names no elementwise; add elementwise=bf16.rn"),
+        ("bf16*bf16+fp32.rn, elementwise=bf16.rn", "the policy names no optimizer; add optimizer=fp32.rn"),
+        ("fp32, elementwise=bf16.rn", "the policy has fp32 for forward; add forward=bf16"),
+        ({"nothing": POLICY}, 'no pattern of the policies names it; add a policy with the pattern "\\*"'),
+    ],
+)
+def test_strict_error_names_the_missing_part(policy, remedy):
+    model = tnn.Linear(4, 3)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def step():
+        (model(torch.ones(2, 4)) * 2).sum().backward()
+        optimizer.step()
+
+    with golden.emulate(policy, strict=True), pytest.raises(RuntimeError, match=remedy):
+        step()
+
+
+def test_strict_error_of_an_operation_without_emulation_has_no_cure():
+    with golden.emulate(POLICY, strict=True), pytest.raises(RuntimeError, match="without strict it runs"):
+        torch.linalg.inv(torch.eye(2))

@@ -101,3 +101,15 @@ def test_sequences_of_integers_are_constants():
     with golden.emulate("fp32", strict=True) as run:
         assert torch.arange(0, 4, dtype=torch.float32).tolist() == torch.linspace(0, 3, 4).tolist() == [0, 1, 2, 3]
     assert not run.report().rows
+
+
+def test_report_has_columns_of_values_only_if_they_are_counted():
+    for values in (False, True):
+        with golden.emulate("bf16*bf16+fp32.rn, elementwise=bf16.rn", values=values) as run:
+            torch.zeros(3) / torch.zeros(3)
+        report = run.report()
+        (row,) = json.loads(report.json())["rows"]
+        assert str(report).startswith(f"{report.summary}\nmodule ")
+        assert [name in row for name in ("zeros", "infinities", "nans")] == [values] * 3
+        assert ("nans" in str(report), "nans" in report._repr_html_()) == (values, values)
+    assert row["nans"] == 3
