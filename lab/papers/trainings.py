@@ -2,7 +2,7 @@
 
 import json
 import statistics
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import partial
 from pathlib import Path
@@ -266,7 +266,7 @@ def run(case: Case, effort: Effort, seed: int, folder: Path) -> "Run":
 
 
 def read_losses(
-    path: Path, columns: dict[str, Callable[[str], Any]], known: dict[str, Iterable[str]]
+    path: Path, columns: Mapping[str, Callable[[str], Any]], known: Mapping[str, Iterable[str]]
 ) -> list[dict[str, Any]]:
     """Read rows from a CSV file; ValueError if one has other names in a column than the known ones."""
     rows = read_records(path, columns)

@@ -5,6 +5,7 @@ Each function returns what a user's function does: ``halfulp train halfulp.lab.t
 
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -40,8 +41,14 @@ def gpt2() -> Parts:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     count, *sets = _sequences()
-    sizes = {"n_layer": LAYERS, "n_head": HEADS, "n_embd": WIDTH, "n_inner": INNER, "n_positions": CONTEXT}
-    dropout = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
+    sizes: dict[str, Any] = {
+        "n_layer": LAYERS,
+        "n_head": HEADS,
+        "n_embd": WIDTH,
+        "n_inner": INNER,
+        "n_positions": CONTEXT,
+    }
+    dropout: dict[str, Any] = dict.fromkeys(("resid_pdrop", "embd_pdrop", "attn_pdrop"), 0.0)
     return _parts(
         GPT2LMHeadModel(GPT2Config(**sizes, **dropout, vocab_size=count, bos_token_id=0, eos_token_id=0)), sets
     )
@@ -52,8 +59,8 @@ def llama() -> Parts:
     from transformers import LlamaConfig, LlamaForCausalLM
 
     count, *sets = _sequences()
-    heads = {"num_attention_heads": HEADS, "num_key_value_heads": 1}
-    sizes = {"num_hidden_layers": LAYERS, "hidden_size": WIDTH, "intermediate_size": INNER}
+    heads: dict[str, Any] = {"num_attention_heads": HEADS, "num_key_value_heads": 1}
+    sizes: dict[str, Any] = {"num_hidden_layers": LAYERS, "hidden_size": WIDTH, "intermediate_size": INNER}
     config = LlamaConfig(**heads, **sizes, vocab_size=count, max_position_embeddings=CONTEXT)
     return _parts(LlamaForCausalLM(config), sets)
 
