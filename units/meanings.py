@@ -38,7 +38,7 @@ _CHOICES = {
     "dst_fmt": "format of the result",
     "int_fmt": "width of integers",
 }
-"""What the selectors of a floating-point unit choose."""
+"""Objects that the selectors of a floating-point unit choose."""
 
 
 def control(role: str, *, asynchronous: bool = False, low: bool = False) -> str:

@@ -332,6 +332,9 @@ def test_golden_model_needs_golden_extra_only():
         ("sim", ["sim", "mul", "e2m1", "--vectors", "100"]),
         ("uvm", ["uvm", "mul", "e2m1", "--vectors", "100"]),
         ("synth", ["synth", "mul", "e2m1", "--target", "ecp5-85k", "--route"]),
+        ("synth", ["choose", "mul", "e2m1", "--clock", "100"]),
+        ("synth", ["emit", "mul", "e2m1", "--flow", "vivado", "--target", "vu9p", "-o", "flow"]),
+        ("sim", ["emit", "mul", "e2m1", "--package", "-o", "package"]),
         ("synth", ["tile", "--mac", "e2m1*e2m1+e3m4", "--n", "2", "--m", "2", "--board", "u55c", "-o", "tile"]),
         ("synth", ["report", "pwl", "tanh", "--fmt", "fxp1.3", "--pieces", "2", "-o", "."]),
         ("fpga", ["report", "sru", "-o", "."]),
@@ -340,7 +343,8 @@ def test_golden_model_needs_golden_extra_only():
 )
 def test_extra_has_what_its_commands_need(extra, words, tmp_path):
     path = os.pathsep.join([str(ROOT), str(PACKAGES)])
-    assert run(sys.executable, "-c", command(without(extra), *words), cwd=tmp_path, PYTHONPATH=path)
+    said = run(sys.executable, "-c", command(without(extra), *words), cwd=tmp_path, PYTHONPATH=path)
+    assert said or any(tmp_path.iterdir())
 
 
 def test_synthesis_needs_no_torch(tmp_path):
