@@ -1,5 +1,6 @@
 """Package: a wheel, an sdist, an editable install and a bare checkout give the same library."""
 
+import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
@@ -242,10 +243,25 @@ def needs(*extras):
     return found
 
 
+def names_of(lines):
+    return {re.match(r"[\w-]+", line)[0].lower() for line in lines}
+
+
+def with_dependencies(names):
+    """Return packages with those that they require, such as pillow of matplotlib."""
+    known, waiting = set(), {*names}
+    while waiting:
+        known.add(name := waiting.pop())
+        # Packages of other systems are not installed.
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+            lines = importlib.metadata.requires(name) or []
+            waiting |= names_of(line for line in lines if "extra ==" not in line) - known
+    return known
+
+
 def without(*extras):
     """Return code that hides the modules of all packages except those of the core and of some extras."""
-    names = [{re.match(r"[\w-]+", need)[0] for need in found} for found in (needs("all"), needs(*extras), needs())]
-    hidden = names[0] - names[1] - names[2]
+    hidden = names_of(needs("all")) - with_dependencies(names_of([*needs(*extras), *needs()]))
     modules = [module for module, owners in importlib.metadata.packages_distributions().items() if hidden & {*owners}]
     assert modules
     return f"import sys; sys.modules.update(dict.fromkeys({modules}));"
