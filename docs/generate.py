@@ -88,7 +88,7 @@ def units_table() -> list[str]:
     for row in CATALOGUE.values():
         unit = _example(row)
         summary = cleandoc(row.unit.__doc__ or "").splitlines()[0].rstrip(".")
-        ports = " -> ".join(", ".join(f"`{name}`" for name in side) for side in (unit.inputs, unit.outputs))
+        ports = " → ".join(", ".join(f"`{name}`" for name in side) for side in (unit.inputs, unit.outputs))
         name = f"[{row.unit.__name__}](generated/units/{row.name}.md)"
         lines.append(f"| {name} | {summary} | `{row.spec.form.text}` | {ports} |")
     for spec, cls in COMPOSED.items():
