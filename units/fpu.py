@@ -432,7 +432,7 @@ class _Lane:
             return Const(0, 1), Const(0, len(FLAGS))
         m, width = self.m, max(self.integers)
         rounding: Rounding = chosen_by(self.unit.spec.rounding, self.signals.get("mode"))
-        o = Fixed(width + 2, 0)
+        o = Fixed(width, 0)
         number = fixed.of_raw(m, x, fixed.last_discarded_place(rounding, o), width, "to_integer")
         rounded, inexact = fixed.rounded(m, fixed.truncate(m, number, o), rounding, None)
         rounded = extended(rounded, width + 1)

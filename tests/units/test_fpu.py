@@ -334,6 +334,12 @@ def test_fpu_rejects_fields():
         golden.fpu(*(torch.zeros(1, dtype=torch.int64) for _ in PORTS), a="fp32")
 
 
+def test_registers_of_64_bits():
+    unit = Fpu("fpu e5m2 width=64 divide", build=Build(iterations=1))
+    assert unit.spec.integers == (8, 16, 32, 64)
+    assert unit.elaborate(None) is not None
+
+
 def test_one_mode_has_no_port():
     unit = Fpu("fpu fp16.rz")
     assert "mode" not in unit.inputs
