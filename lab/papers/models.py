@@ -10,7 +10,7 @@ from typing import Any
 import pandas as pd
 
 from halfulp.tools.cache import Entry, cached
-from halfulp.tools.digests import code, digest, version
+from halfulp.tools.digests import digest, version
 from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.plots import plot_bars
 from halfulp.tools.progress import Progress, silent
@@ -29,6 +29,9 @@ QUICK = replace(trainings.QUICK, limit=8)
 """Effort of one step."""
 
 PACKAGES = ("torch", "transformers")
+
+SOURCES = [Path(__file__).parents[1] / "train" / name for name in ("models.py", "shipped/poems.txt")]
+"""Module of the networks, and their text."""
 
 
 def _scaled(mac: str, part: str = "tensor") -> str:
@@ -120,11 +123,12 @@ def tested(network: str, name: str, effort: Effort) -> float:
 
 
 def digest_of(network: str, name: str, effort: Effort = EFFORT) -> str:
-    """Return a digest of the settings of a row, of its policy, of the text, and of the code of the networks."""
-    from halfulp.lab.train import models
+    """Return a digest of the settings of a row, of its policy, of the text, and of the module of the networks.
 
-    sources = digest(code(models.__name__, imports=False), models.TEXT.read_text(encoding="utf-8"))
-    return digest(trainings.NETWORKS[network], effort, POLICIES[name], sources)[:8]
+    Unlike keys of the cache it is the same in all versions of Python.
+    """
+    sources = (path.read_text(encoding="utf-8") for path in SOURCES)
+    return digest(trainings.NETWORKS[network], effort, POLICIES[name], *sources)[:8]
 
 
 def stale(rows: Sequence[dict[str, Any]]) -> list[str]:
