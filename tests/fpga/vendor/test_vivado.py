@@ -426,8 +426,9 @@ cp {HERE}/*.rpt .
 
 
 def synthesised(*words):
-    """Run the command in the program, so that the output includes that of tools."""
-    answer = subprocess.run([sys.executable, "-m", "halfulp", "synth", *words], capture_output=True, text=True)
+    """Run the command in the program, so that the output includes that of tools, without lines about the progress."""
+    command, without_lines = [sys.executable, "-m", "halfulp", "synth", *words], os.environ | {"HALFULP_QUIET": "0"}
+    answer = subprocess.run(command, capture_output=True, text=True, env=without_lines)
     return answer.returncode, answer.stdout, answer.stderr
 
 
