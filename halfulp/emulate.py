@@ -23,9 +23,9 @@ _FILE = click.Path(dir_okay=False, path_type=Path)
 @click.option(
     "--import",
     "imports",
-    metavar="FILE_OR_MODULE",
+    metavar="FILE",
     multiple=True,
-    help="module that registers formats, operators or devices of the policy; repeatable",
+    help="file or module that registers formats or operators",
 )
 @click.option("-m", "is_module", is_flag=True, help="PROGRAM is a module, as for python -m")
 @click.option("--strict", is_flag=True, help="stop at an operation in torch's own arithmetic")
