@@ -340,7 +340,7 @@ BEFORE = {
 def test_code_ignores_comments_and_detects_every_change(
     module: str, old: str, new: str, same: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(digests, "_path", lambda name: found if (found := place(name)).is_file() else None)
+    monkeypatch.setattr(digests, "path_of", lambda name: found if (found := place(name)).is_file() else None)
 
     def place(name: str) -> Path:
         *folders, last = name.split(".")
@@ -365,7 +365,7 @@ def test_code_ignores_comments_and_detects_every_change(
 
 def test_code_has_the_headers_beside_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module, header = tmp_path / "kernel.py", tmp_path / "sum.h"
-    monkeypatch.setattr(digests, "_path", lambda name: module if name == "halfulp.kernel" else None)
+    monkeypatch.setattr(digests, "path_of", lambda name: module if name == "halfulp.kernel" else None)
     module.write_text("X = 1\n")
     found = []
     try:
