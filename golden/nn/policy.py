@@ -323,12 +323,14 @@ class Policy:
     @classmethod
     def from_table(cls, table: Mapping[str, Any]) -> "Policy":
         """Read a policy from a TOML table: keys are the parameters, and ``mac`` for all products not given."""
-        parts = expanded(table)
-        known = [field.name for field in fields(cls)]
-        for key in parts:
+        known = ["mac", *(field.name for field in fields(cls))]
+        for key, value in table.items():
+            if key not in known and isinstance(value, Mapping):
+                raise ValueError(f'unknown table [{key}]: expected [layers."PATTERN"], with a pattern of layers')
             if key not in known:
-                expected = f"expected mac, {', '.join(known)}"
-                raise ValueError(f"unknown key {key!r} of a policy: {did_you_mean(key, known, expected)}")
+                hint = did_you_mean(key, known, f"expected {', '.join(known)}")
+                raise ValueError(f"unknown key {key!r} of a policy: {hint}")
+        parts = expanded(table)
         if isinstance(parts.get("master"), str):
             parts["master"] = {"true": True, "false": False}.get(parts["master"], parts["master"])
         return cls(**parts)
@@ -457,7 +459,11 @@ class Policy:
 def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
     """Replace the key ``mac`` by the three products."""
     parts = dict(table)
-    return dict.fromkeys(PRODUCTS, parts.pop("mac")) | parts if "mac" in parts else parts
+    if "mac" not in parts:
+        return parts
+    with prefixed("mac"):
+        mac = _mac(parts.pop("mac"))
+    return dict.fromkeys(PRODUCTS, mac) | parts
 
 
 def _mac(given: object) -> Product | None:

@@ -23,7 +23,8 @@ from .steps import Kind, Terms, numbers_of, zeros
 def is_block_mac(mac: object) -> bool:
     """Return True for a `BlockMacSpec`, or for a text of one."""
     if isinstance(mac, str):
-        return is_block_text(mac.strip().removeprefix("blockmac").strip().split("*")[0].strip())
+        first, times, _ = mac.strip().removeprefix("blockmac").partition("*")
+        return bool(times) and is_block_text(first.strip())
     return isinstance(mac, BlockMacSpec)
 
 

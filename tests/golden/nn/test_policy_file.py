@@ -18,7 +18,11 @@ def test_policy_files_read_rules(tmp_path):
     for text, sentence in (
         ("layers = 3", 'mixed.toml: layers must be tables, such as [layers."fc*"]'),
         ("max = 3", "mixed.toml: unknown key 'max' of a policy"),
-        ("mac = 3", "mixed.toml: forward: expected the text of a unit"),
+        ("macs = 3", "mixed.toml: unknown key 'macs' of a policy: did you mean mac?"),
+        ('[layer."fc*"]\nmac = "fp32"', 'mixed.toml: unknown table [layer]: expected [layers."PATTERN"]'),
+        ("mac = 3", "mixed.toml: mac: expected the text of a unit"),
+        ('mac = "mxfp4"', "mixed.toml: mac: mxfp4 is a format; a multiply-accumulate has three"),
+        ("forward = 3", "mixed.toml: forward: expected the text of a unit"),
         ("mac =", "mixed.toml: invalid TOML: Invalid value"),
         ("mac = " + "[" * 5000, "mixed.toml: invalid TOML: lists and tables are nested more than 50 levels deep"),
         ("layers" + ".a" * 5000 + " = 1", "mixed.toml: invalid TOML: lists and tables are nested more than"),
