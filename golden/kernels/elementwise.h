@@ -10,9 +10,10 @@
 namespace halfulp {
 
 // A format of at most 24 bits of precision, and a rounding. `drop` bits of a word of binary64 are discarded; results that
-// are no finite numbers are given as numbers of binary64.
+// are no finite numbers are given as numbers of binary64. In a compound format with `parts` numbers of the format, results
+// are sums of parts, rounded to binary32.
 struct Target {
-    i64 mode, bits, drop, subnormals, signed_zero;
+    i64 mode, bits, drop, subnormals, signed_zero, parts;
     double smallest, largest;  // smallest normal number, largest finite number
     double nan, plus_inf, minus_inf, plus_over, minus_over;
     i64 nan_code, inf_code, sign_code;
@@ -126,8 +127,9 @@ struct Identity {
 // Number of elements that a chain computes at once.
 constexpr i64 BLOCK = 512;
 
-// Copies numbers; returns true if all are numbers of a format with that precision and range.
+// Copies numbers; returns true if all are numbers of a format with that precision and range. It is false for compound ones.
 inline bool copy_numbers(const Target& to, const double* x, double* out, i64 count) {
+    if (to.parts > 1) return false;
     const Bits low = all<Bits>((u64(1) << to.drop) - 1), negative_zero = all<Bits>(u64(to.signed_zero ? 0 : Lane::sign));
     const Number smallest = all<Number>(to.smallest), largest = all<Number>(to.largest);
     Bits others{};
@@ -153,20 +155,67 @@ void round_each(const Target& to, const double* x, const double* y, const double
     }
 }
 
+template <Mode MODE>
+using OfMode = std::integral_constant<Mode, MODE>;
+
+template <class Work>
+void with_mode(i64 mode, const Work& work) {
+    switch (Mode(mode)) {
+        case RN: return work(OfMode<RN>{});
+        case RA: return work(OfMode<RA>{});
+        case RH: return work(OfMode<RH>{});
+        case RHU: return work(OfMode<RHU>{});
+        case RHD: return work(OfMode<RHD>{});
+        case RZ: return work(OfMode<RZ>{});
+        case RU: return work(OfMode<RU>{});
+        case RD: return work(OfMode<RD>{});
+        case RO: return work(OfMode<RO>{});
+        case SR: case EXACT: return work(OfMode<SR>{});
+    }
+}
+
+constexpr double INFINITE = std::numeric_limits<double>::infinity();
+constexpr Target TO_BINARY32{RN,       0,        29,        1,        1, 1, 0x1p-126, std::numeric_limits<float>::max(),
+                             std::numeric_limits<double>::quiet_NaN(), INFINITE, -INFINITE, INFINITE, -INFINITE, 0, 0, 0};
+
+// Rounds numbers and their remainders to the parts of a compound format, as values.py does. Remainders and sums of parts
+// have bits of the numbers only, and are exact; after infinities and NaN they are +0.
+inline void split(const Target& to, double* numbers, i64 count) {
+    with_mode(to.mode, [&](auto mode) {
+        constexpr Mode last = decltype(mode)::value, leading = last == RU || last == RD || last == RO ? RZ : last;
+        Target first = to;
+        // Numbers that are truncated overflow to the largest one.
+        if (leading != last) first.plus_over = to.largest, first.minus_over = -to.largest;
+        const Rounder64<leading> to_part(first);
+        const Rounder64<last> to_last(to);
+        const Rounder64<RN> to_binary32(TO_BINARY32);
+        for (i64 at = 0; at < count; at += LANES) {
+            Number rest = load<Number>(numbers + at), total{};
+            for (i64 place = 0; place < to.parts; ++place) {
+                const Number part = place == to.parts - 1 ? to_last(rest, Bits{}) : to_part(rest, Bits{});
+                total = place ? total + part : part;
+                rest -= part;
+                if (last == RD) rest = (Number)((Bits)rest | ((Bits)(rest == 0) & Lane::sign));
+                rest = (Number)((Bits)rest & (Bits)(magnitude(rest) <= std::numeric_limits<double>::max()));
+            }
+            total = to_binary32(total, Bits{});
+            std::memcpy(numbers + at, &total, sizeof total);
+        }
+    });
+}
+
 template <class Operation>
 void each(const Target& to, const double* x, const double* y, const double* words, double* out, i64 count) {
-    switch (Mode(to.mode)) {
-        case RN: return round_each<RN, Operation>(to, x, y, words, out, count);
-        case RA: return round_each<RA, Operation>(to, x, y, words, out, count);
-        case RH: return round_each<RH, Operation>(to, x, y, words, out, count);
-        case RHU: return round_each<RHU, Operation>(to, x, y, words, out, count);
-        case RHD: return round_each<RHD, Operation>(to, x, y, words, out, count);
-        case RZ: return round_each<RZ, Operation>(to, x, y, words, out, count);
-        case RU: return round_each<RU, Operation>(to, x, y, words, out, count);
-        case RD: return round_each<RD, Operation>(to, x, y, words, out, count);
-        case RO: return round_each<RO, Operation>(to, x, y, words, out, count);
-        case SR: case EXACT: return round_each<SR, Operation>(to, x, y, words, out, count);
+    if (to.parts == 1)
+        return with_mode(to.mode, [&](auto mode) {
+            round_each<decltype(mode)::value, Operation>(to, x, y, words, out, count);
+        });
+    for (i64 at = 0; at < count; at += LANES) {
+        const Number given = load<Number>(x + at), other = load<Number>(y + at);
+        const Number odd = to.mode == RD ? Operation::template run<RD>(given, other) : Operation::template run<RN>(given, other);
+        std::memcpy(out + at, &odd, sizeof odd);
     }
+    split(to, out, count);
 }
 
 // Results of a function, rounded to odd, by the codes of numbers of the format.
@@ -339,13 +388,12 @@ inline void run_step(const ChainStep& step, const Target* targets, double* regis
 // Sum of two dense tensors of binary32 that `rounded_sum` computes: in a format with its range and at most 11 bits of
 // precision, rounded to nearest.
 inline bool is_narrow_sum(const Chain& chain) {
-    constexpr double infinite = std::numeric_limits<double>::infinity();
     if (chain.dims != 1 || chain.operands != 3 || chain.results != 1 || chain.steps != 3) return false;
     for (i64 index = 0; index < 3; ++index) {
         const ChainStep& step = chain.step[index];
         const Target& to = chain.targets[step.target];
-        const bool fits = to.mode == RN && to.subnormals && to.signed_zero && to.drop >= 42 && to.smallest == 0x1p-126;
-        const bool overflows = to.plus_inf == infinite && to.plus_over == infinite && to.minus_over == -infinite;
+        const bool fits = to.parts == 1 && to.mode == RN && to.subnormals && to.signed_zero && to.drop >= 42 && to.smallest == 0x1p-126;
+        const bool overflows = to.plus_inf == INFINITE && to.plus_over == INFINITE && to.minus_over == -INFINITE;
         if (chain.operand[index].type != BINARY32 || chain.operand[index].strides[0] != 1) return false;
         if (!fits || !overflows || step.target != chain.step[0].target || step.words >= 0) return false;
         if (index < 2 ? step.operation != 0 || step.x != index : step.operation != 1 || step.x != 2 || step.y != 3) return false;

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.torch_internals import result_strides
-from halfulp.hdl.formats import EXACT, FP32, RN, SATFINITE, Float, Format, Rounding, Saturation
+from halfulp.hdl.formats import EXACT, FP32, RN, SATFINITE, Compound, Float, Format, Rounding, Saturation
 from halfulp.hdl.formats.rounding import ALL_MODES
 
 from . import build, gpu
@@ -41,9 +41,9 @@ _SOURCE = '#include "elementwise.h"\n'
 class Target(ctypes.Structure):
     """Struct ``Target`` of elementwise.h: a format and a rounding, which are in ``source`` too."""
 
-    source: tuple[Float, Rounding, Saturation]
+    source: tuple[Format, Rounding, Saturation]
     _fields_ = (
-        *((name, I64) for name in ("mode", "bits", "drop", "subnormals", "signed_zero")),
+        *((name, I64) for name in ("mode", "bits", "drop", "subnormals", "signed_zero", "parts")),
         *((name, ctypes.c_double) for name in ("smallest", "largest", "nan", "plus_inf", "minus_inf")),
         *((name, ctypes.c_double) for name in ("plus_over", "minus_over")),
         *((name, I64) for name in ("nan_code", "inf_code", "sign_code")),
@@ -95,6 +95,9 @@ class _Scatter(ctypes.Structure):
 @functools.lru_cache(maxsize=256)
 def target(fmt: Format | None, rounding: Rounding, saturate: Saturation) -> Target | None:
     """Return the parameters of a rounding; None if the kernel does not support it."""
+    source, parts = fmt, 1
+    if isinstance(fmt, Compound) and not saturate and not rounding.bits:
+        fmt, parts = fmt.part, fmt.parts
     if not isinstance(fmt, Float) or not 1 <= fmt.man <= FP32.man or fmt.emin < -1000 or rounding == EXACT:
         return None
     drop = 52 - fmt.man
@@ -114,6 +117,7 @@ def target(fmt: Format | None, rounding: Rounding, saturate: Saturation) -> Targ
         drop=drop,
         subnormals=fmt.subnormals,
         signed_zero=fmt.has_negative_zero,
+        parts=parts,
         smallest=2.0**fmt.emin,
         largest=largest,
         # A format without NaN has the code of -0 instead.
@@ -126,7 +130,8 @@ def target(fmt: Format | None, rounding: Rounding, saturate: Saturation) -> Targ
         inf_code=fmt.infinity(False),
         sign_code=fmt.sign_code,
     )
-    made.source = fmt, rounding, saturate
+    assert source is not None
+    made.source = source, rounding, saturate
     return made
 
 
@@ -187,6 +192,8 @@ class KernelChain:
         """Write registers to tensors of one shape, which may be operands too; False if no kernel supports it."""
         on_gpu = gpu.elements(*self.operands, *(out for _, out in results))
         if on_gpu is not None:
+            if any(step[1].parts > 1 for step in self._steps):
+                return False
             steps = [
                 on_gpu.Step(OPERATIONS[number], x, y, words, table, *to.source)
                 for number, to, x, y, words, table in self._steps
@@ -305,6 +312,8 @@ def total(x: Tensor, dims: Sequence[int], number: Target | None, to: Target, nat
     native : bool
         ``to`` is FP32 to nearest, and all elements are numbers of FP32.
     """
+    if to.parts > 1 or (number is not None and number.parts > 1):
+        return None
     kept = [dim for dim in range(x.dim()) if dim not in dims]
     on_gpu = gpu.elements(x)
     if on_gpu is not None and takes(x):

@@ -1,5 +1,6 @@
 // The general kernel: any conversion and any multiply-accumulate, one number at a time in 128-bit integers; exact sums are
-// in a wider register. Formats, roundings and sources are run-time parameters, so that it is compiled once.
+// in a wider register, and sums in compound formats in binary64 lanes. Formats, roundings and sources are run-time
+// parameters, so that it is compiled once.
 #pragma once
 #include <cstring>
 #include <variant>
@@ -68,24 +69,17 @@ struct Sums {
     Words sum_words{step.sum_words}, product_words{step.product_words};
     Register held{int(step.quire_width), int(step.quire_quantum)};
 
-    Raw term(const Raw& x, const Raw& y) {
+    Raw term(const Raw& x, const Raw& y, u64 word) const {
         const Raw exact = multiply(x, y);
         if (!step.rounds_product) return exact;
-        const u64 word = product_words.next();
         return unpack(product, pack(product, narrowed(exact), step.product_rounding, step.saturation, word));
     }
 
     u64 sum(const Raw* x, const Raw* y, u64 code, i64 k) {
         if (!k) return code;
-        if (step.parts > 1) {
-            CompoundSum sums{std::get<Float>(o), int(step.parts), step.leading, step.rounding, step.saturation};
-            sums.load(code);
-            for (i64 at = 0; at < k; ++at) sums.add(number_of(term(x[at], y[at])), sum_words.next());
-            return sums.read();
-        }
         if (!step.quire_width) {
             for (i64 at = 0; at < k; ++at) {
-                const Raw total = add(step.rounding.mode, term(x[at], y[at]), unpack(o, code));
+                const Raw total = add(step.rounding.mode, term(x[at], y[at], product_words.next()), unpack(o, code));
                 code = pack(o, total, step.rounding, step.saturation, sum_words.next());
             }
             return code;
@@ -94,15 +88,66 @@ struct Sums {
         u64 word = 0;
         for (i64 at = 0; at < k; ++at) {
             word = sum_words.next();
-            held.add(term(x[at], y[at]));
+            held.add(term(x[at], y[at], product_words.next()));
         }
         return pack(o, held.raw(), step.rounding, step.saturation, word);
     }
 };
 
+constexpr i64 COLUMNS = 64;  // of a task
+
+// Multiplies matrices with accumulators in compound formats: neighbouring columns in lanes, and two vectors at once, so that
+// the processor works on one while results of the other are under way.
+template <int PARTS>
+void compound_gemm(const Call& call, const MacStep& step) {
+    constexpr int VECTORS = 2, WIDTH = VECTORS * LANES;
+    const i64 groups = (call.m + WIDTH - 1) / WIDTH, panels = (call.m + COLUMNS - 1) / COLUMNS;
+    std::vector<double> b(size_t(call.packs * groups * WIDTH * call.k));
+    run_parallel(call.packs * groups, call.threads, [&](i64 task) {
+        const Format format = step.b.format();
+        const i64 batch = call.pack_batch[task / groups], first = task % groups * WIDTH;
+        double* to = b.data() + task * WIDTH * call.k;
+        for (i64 at = 0; at < call.k; ++at)
+            for (i64 j = first; j < first + WIDTH; ++j)
+                *to++ = j < call.m ? number_of(unpack(format, u64(*call.b.at(batch, at, j)))) : 0;
+    });
+    run_parallel(call.batches * call.n * panels, call.threads, [&](i64 task) {
+        const i64 row = task / panels, batch = row / call.n, i = row % call.n, first = task % panels * COLUMNS;
+        Sums sums{step};
+        std::vector<double> a(size_t(call.k));
+        for (i64 at = 0; at < call.k; ++at) a[at] = number_of(unpack(sums.a, u64(*call.a.at(batch, i, at))));
+        std::vector<Words> sum_words(WIDTH, sums.sum_words), product_words(WIDTH, sums.product_words);
+        const CompoundSum<PARTS> sum{int(step.parts), std::get<Float>(sums.o), step.leading, step.rounding, step.saturation};
+        for (i64 j = first; j < call.m && j < first + COLUMNS; j += WIDTH) {
+            Number held[VECTORS][PARTS] = {}, term[VECTORS];
+            Bits random[VECTORS] = {};
+            const int there = int(std::min(i64(WIDTH), call.m - j));
+            for (int lane = 0; lane < there; ++lane) {
+                sum_words[lane].begin(call, batch, i, j + lane);
+                product_words[lane].begin(call, batch, i, j + lane);
+                const u64 code = call.start.data ? u64(*call.start.at(batch, i, j + lane)) : 0;
+                sum.load(held[lane / LANES], lane % LANES, code);
+            }
+            const double* column = b.data() + (call.pack_of[batch] * groups + j / WIDTH) * WIDTH * call.k;
+            for (i64 at = 0; at < call.k; ++at, column += WIDTH) {
+                for (int vector = 0; vector < VECTORS; ++vector) term[vector] = load<Number>(column + vector * LANES) * a[at];
+                for (int lane = 0; step.rounds_product && lane < there; ++lane)
+                    term[lane / LANES][lane % LANES] =
+                        number_of(sums.term(raw_of(a[at]), raw_of(column[lane]), product_words[lane].next()));
+                for (int lane = 0; step.rounding.bits && lane < there; ++lane)
+                    random[lane / LANES][lane % LANES] = sum_words[lane].next();
+                for (int vector = 0; vector < VECTORS; ++vector) sum.add(held[vector], term[vector], random[vector]);
+            }
+            for (int lane = 0; lane < there; ++lane)
+                *call.result(batch, i, j + lane) = i64(sum.read(held[lane / LANES], lane % LANES));
+        }
+    });
+}
+
 // A 64-bit code is passed as the int64 with the same bits.
 inline void gemm(const Call& call, const MacStep& step) {
-    constexpr i64 COLUMNS = 64;
+    if (step.parts == 2) return compound_gemm<2>(call, step);
+    if (step.parts > 1) return compound_gemm<MOST_PARTS>(call, step);
     const i64 panels = (call.m + COLUMNS - 1) / COLUMNS;
     std::vector<Raw> b(size_t(call.packs * call.m * call.k));
     run_parallel(call.packs * panels, call.threads, [&](i64 task) {

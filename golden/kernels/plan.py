@@ -133,7 +133,11 @@ def fits_exact(spec: MacSpec) -> bool:
     product = ValueRange.of(spec.a) * ValueRange.of(spec.b)
     most = [product.precision, spec.terms.precision]
     if spec.o.parts > 1:
-        if not fits_compound(spec):
+        # Lanes of binary64 hold operands, whose last places are normal numbers.
+        of_a, of_b = ValueRange.of(spec.a), ValueRange.of(spec.b)
+        if max(of_a.magnitude, of_b.magnitude) > FP64.largest or min(of_a.quantum, of_b.quantum) < FP64.emin:
+            return False
+        if max(of_a.precision, of_b.precision) > FP64.precision or not fits_compound(spec):
             return False
     else:
         most += [spec.o.precision, window_of(spec.o, spec.rounding, spec.sums.magnitude)]

@@ -150,7 +150,7 @@ def _in_kernel(
 ) -> Tensor | None:
     """Compute in a compiled kernel; None if it does not support the operation or its operands."""
     # The products of the kernel have at most 53 bits.
-    if cast.target is None or not (_is_tabled(name, cast) or name in ARITHMETIC) or (exact and name == "mul"):
+    if cast.target is None or not (is_tabled(name, cast) or name in ARITHMETIC) or (exact and name == "mul"):
         return None
     keys = [mix(key, 1 + place) for place in range(len(operands))]
     given = [
@@ -168,9 +168,10 @@ def _in_kernel(
     return out if _run(name, cast, given, words, numbers.union(exact), out) else None
 
 
-def _is_tabled(name: str, cast: Cast) -> bool:
+def is_tabled(name: str, cast: Cast) -> bool:
+    """Return True for a function with a table of its results by the codes of the format."""
     assert cast.fmt is not None
-    return name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH
+    return name in FUNCTIONS and cast.fmt.width <= TABLE_WIDTH and cast.fmt.parts == 1
 
 
 def _run(name: str, cast: Cast, given: list[Tensor], words: list[Tensor], ready: Collection[int], out: Tensor) -> bool:
@@ -183,7 +184,7 @@ def _run(name: str, cast: Cast, given: list[Tensor], words: list[Tensor], ready:
         word = len(given) + place if words else None
         is_ready = place in ready or DTYPES[tensor.dtype] == cast.fmt
         registers.append(place if is_ready else chain.step("round", to, place, words=word))
-    tabled = _is_tabled(name, cast)
+    tabled = is_tabled(name, cast)
     result = chain.step(
         "table" if tabled else name,
         to,

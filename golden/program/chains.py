@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
-from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
+from halfulp.golden.function_table import FUNCTIONS
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.torch_internals import OpOverload
 
-from .arithmetic import ARITHMETIC, RoundingChain, number
+from .arithmetic import ARITHMETIC, RoundingChain, is_tabled, number
 from .dispatch import name_of
 from .graph import KEY, KEYS
 from .site import Site, is_exact_count
@@ -210,7 +210,7 @@ def _cast(name: str, policy: Policy | None) -> Cast | None:
         or cast.rounding.bits
     ):
         return None
-    return None if name not in ARITHMETIC and cast.fmt.width > TABLE_WIDTH else cast
+    return cast if name in ARITHMETIC or is_tabled(name, cast) else None
 
 
 def _is_tensor(value: Any) -> bool:

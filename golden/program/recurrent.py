@@ -27,7 +27,7 @@ from halfulp.hdl.specs import MacSpec
 from halfulp.hdl.specs.mma import MmaSpec
 
 from . import products, report
-from .arithmetic import ARITHMETIC, RoundingChain, compute, number
+from .arithmetic import ARITHMETIC, RoundingChain, compute, is_tabled, number
 from .cells import (
     CELLS,
     INPUT,
@@ -105,9 +105,12 @@ class _CellChain:
         casts = [_cast_of(self._policy, link.name) for link in self.links]
         if not elementwise.takes_on_cpu(*given) or any(cast.target is None for cast in casts):
             return None
+        links = list(zip(self.links, casts, strict=True))
+        if not all(link.computed in ARITHMETIC or is_tabled(link.computed, cast) for link, cast in links):
+            return None
         steps = RoundingChain(given, {len(operands): _cast_of(self._policy, "sub").fmt})
         registers = {name: place for place, name in enumerate([*self.operands, "1"])}
-        for link, cast in zip(self.links, casts, strict=True):
+        for link, cast in links:
             registers[link.result] = steps.add(link.computed, cast, *(registers[operand] for operand in link.operands))
         made = ((registers[name], result) for name, result in zip(self._results, results, strict=True))
         return steps.chain.prepared(*made)
