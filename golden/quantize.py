@@ -1,5 +1,6 @@
 """Tensors in blocks with shared scales."""
 
+from fractions import Fraction
 from typing import NamedTuple
 
 import torch
@@ -231,14 +232,19 @@ def check_dim(dim: int, x: Tensor) -> int:
     return dim % x.dim()
 
 
-def tensor_scale(tensor: float | Tensor | str, x: Tensor, block: Block) -> Tensor:
-    """Return the scale of all numbers of a tensor in float32."""
+def tensor_scale(
+    tensor: float | Tensor | str, x: Tensor, block: Block, largest_scale: Fraction | None = None
+) -> Tensor:
+    """Return the scale of all numbers of a tensor in float32.
+
+    For the text ``max``, ``largest_scale`` is the scale of the block with the largest number; default: the largest one.
+    """
     if isinstance(tensor, str):
         if tensor != MAX:
             raise ValueError(f"unknown tensor scale {tensor!r}: expected a positive number or {MAX}")
         least, most = torch.aminmax(x) if x.numel() else (x.new_zeros(()), x.new_zeros(()))
         largest = torch.maximum(-least, most).to(torch.float64)
-        scale = (largest / float(block.element.largest * block.scale.largest)).to(torch.float32)
+        scale = (largest / float(block.element.largest * (largest_scale or block.scale.largest))).to(torch.float32)
         scale = scale.clamp(torch.finfo(torch.float32).tiny, torch.finfo(torch.float32).max)
         return torch.where((largest > 0) & largest.isfinite(), scale, 1.0)
     made = torch.as_tensor(tensor, dtype=torch.float64, device=x.device)

@@ -75,7 +75,11 @@ def quantize_tiles(  # noqa: PLR0913 - options of `quantize_blocks`, by name
     if block.length == MAX_LENGTH:
         raise ValueError(f"blocks of tiles have up to {MAX_LENGTH - 1} elements, not {block.length}")
     if four_over_six:
-        _check_four_over_six(x, block)
+        check_four_over_six(block)
+        if x.dtype == torch.float64:
+            raise ValueError(
+                "four_over_six takes numbers of up to 32 bits, not float64: 1.5 times one may need 54 bits"
+            )
     words = words_like(random, rounding, x)
     factor = None if tensor is None else tensor_scale(tensor, x, block)
     if dim == x.dim() - 2:
@@ -136,12 +140,10 @@ def _in_order(parts: Sequence[Tensor]) -> Tensor:
     return total
 
 
-def _check_four_over_six(x: Tensor, block: Block) -> None:
+def check_four_over_six(block: Block) -> None:
     """Raise ValueError unless the scales of a block can map the largest magnitude to 4 or 6."""
     if block.element != parse("e2m1fn") or block.rule != "nearest":
         raise ValueError(f"four_over_six needs elements e2m1fn and the rule nearest, as nvfp4 has, not {block}")
-    if x.dtype == torch.float64:
-        raise ValueError("four_over_six takes numbers of up to 32 bits, not float64: 1.5 times one may need 54 bits")
 
 
 __all__ = ["quantize_tiles"]

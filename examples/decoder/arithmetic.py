@@ -118,8 +118,10 @@ class Arithmetic:
                     f"differ by layer, not {name}={getattr(policy, name)}"
                 )
         for cast in (policy.activations, policy.weights, self.element, self.function, self.total):
-            if cast.rounding.bits or cast.before or cast.scale or cast.sparsity:
-                raise ValueError(f"the engine rounds vectors without random words, scales and sparsity, not by {cast}")
+            if cast.rounding.bits or cast.before or cast.is_for_operands:
+                raise ValueError(
+                    f"the engine rounds vectors without random words, scales, tiles and sparsity, not by {cast}"
+                )
         for cast in (policy.activations, policy.weights):
             if cast.fmt is not None:
                 raise ValueError(f"the engine rounds operands to the format of the product only, not to {cast.fmt}")

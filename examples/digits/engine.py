@@ -54,7 +54,7 @@ class Engine(wiring.Component):
         if not isinstance(mac, MacSpec) or mac.words:
             raise ValueError(f"the engine has multiply-accumulates of numbers without random words, not {mac}")
         for cast in (policy.activations, policy.weights):
-            if cast.fmt is not None or cast.rounding.bits or cast.before or cast.scale or cast.sparsity:
+            if cast.fmt is not None or cast.rounding.bits or cast.before or cast.is_for_operands:
                 raise ValueError(f"the engine rounds to the operands of the product, not by {cast}")
         self.mac, self.policy, self.name = mac, policy, "digits"
         self.lanes: int = network.conv.out_channels

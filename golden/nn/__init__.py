@@ -16,6 +16,7 @@ from .schedule import Schedule
 from .select import Candidate
 from .sparsity import Sparsity, register_score
 from .swap import Conversion, Swap, convert, swap_activations
+from .tile import Tiles
 from .update import WeightUpdate
 
 __all__ = [
@@ -38,6 +39,7 @@ __all__ = [
     "Schedule",
     "Sparsity",
     "Swap",
+    "Tiles",
     "WeightUpdate",
     "convert",
     "policies_of",

@@ -19,6 +19,7 @@ from halfulp.hdl.specs import ValueRange
 from .draw import states, words
 from .scaling import Scaling
 from .sparsity import Sparsity
+from .tile import Tiles
 
 DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.bfloat16: BF16}
 """Formats of torch's floating-point dtypes."""
@@ -47,6 +48,8 @@ class Cast:
         Elements that become zero before the rounding, at each use of the tensor.
     scale : Scaling, optional
         Factor by which elements are divided before the rounding, and results of products multiplied.
+    tiles : Tiles, optional
+        Scales of operands in blocks; default: each block has its own.
     before : Format, optional
         Input format of the rounding unit: scaled values are rounded to it, to nearest, before they are rounded to
         ``fmt``, all of whose numbers it has. Default: the unit takes exact values.
@@ -60,8 +63,8 @@ class Cast:
     Notes
     -----
     ``str()`` returns a text such as ``rn``, ``sr3.sat``, ``e5m2.rn``, ``int8.sr3@plateau3``, ``fxp8.8>int8.sr3``,
-    ``e5m2.rn 2:4`` or ``e5m2.rn scale=tensor.pow2.current``, which `Cast.parse` reads. In texts, ``e5m2`` is short for
-    ``e5m2.rn``, and ``2:4`` for ``rn 2:4``.
+    ``e5m2.rn 2:4``, ``e5m2.rn scale=tensor.pow2.current`` or ``rn tiles=16``, which `Cast.parse` reads. In texts,
+    ``e5m2`` is short for ``e5m2.rn``, and ``2:4`` for ``rn 2:4``.
     """
 
     fmt: Format | None = None
@@ -71,6 +74,7 @@ class Cast:
     sparsity: Sparsity | None = None
     scale: Scaling | None = None
     before: Format | None = None
+    tiles: Tiles | None = None
 
     def __post_init__(self) -> None:
         for name, fmt in (("fmt", self.fmt), ("before", self.before)):
@@ -79,10 +83,10 @@ class Cast:
         if not isinstance(self.rounding, Rounding):
             raise TypeError(f"rounding of a cast must be a Rounding, not {type(self.rounding).__name__}")
         object.__setattr__(self, "saturate", Saturation.of(self.saturate))
-        if self.sparsity is not None and not isinstance(self.sparsity, Sparsity):
-            raise TypeError(f"sparsity of a cast must be a Sparsity or None, not {type(self.sparsity).__name__}")
-        if self.scale is not None and not isinstance(self.scale, Scaling):
-            raise TypeError(f"scale of a cast must be a Scaling or None, not {type(self.scale).__name__}")
+        for name, kind in (("sparsity", Sparsity), ("scale", Scaling), ("tiles", Tiles)):
+            value = getattr(self, name)
+            if value is not None and not isinstance(value, kind):
+                raise TypeError(f"{name} of a cast must be {kind.__name__} or None, not {type(value).__name__}")
         if self.rounding == EXACT:
             raise ValueError("rounding of a cast must not be exact; use rn or another rounding")
         if self.source is not None:
@@ -103,7 +107,8 @@ class Cast:
         source = "" if self.source is None else f"@{self.source}"
         sparsity = "" if self.sparsity is None else f" {self.sparsity}"
         scale = "" if self.scale is None else f" scale={self.scale}"
-        return f"{before}{fmt}{self.rounding}{source}{Saturation.of(self.saturate).suffix}{sparsity}{scale}"
+        tiles = "" if self.tiles is None else f" tiles={self.tiles}"
+        return f"{before}{fmt}{self.rounding}{source}{Saturation.of(self.saturate).suffix}{sparsity}{scale}{tiles}"
 
     @classmethod
     def parse(cls, text: "str | Cast") -> "Cast":
@@ -125,12 +130,13 @@ class Cast:
         rest: list[str] = []
         parts: dict[str, Any] = {}
         for word in words:
-            scale = Scaling.parse(word.removeprefix("scale=")) if word.startswith("scale=") else None
-            value = scale or Sparsity.parse(word)
+            name, equals, text = word.partition("=")
+            reader = {"scale": Scaling.parse, "tiles": Tiles.parse}.get(name) if equals else None
+            value = reader(text) if reader else Sparsity.parse(word)
             if value is None:
                 rest.append(word)
                 continue
-            name = "sparsity" if scale is None else "scale"
+            name = name if reader else "sparsity"
             if name in parts:
                 raise ValueError(f"{parts[name]} and {value} are two values of {name}; give one")
             parts[name] = value
@@ -150,6 +156,11 @@ class Cast:
     def plain(self) -> bool:
         """True if the cast neither rounds values to a format of its own nor prunes them."""
         return self.fmt is None and self.sparsity is None
+
+    @property
+    def is_for_operands(self) -> bool:
+        """True if the cast has a part that operands of products have only."""
+        return any(part is not None for part in (self.sparsity, self.scale, self.tiles))
 
     def keeps(self, fmt: Format | None) -> bool:
         """Return True if the cast changes no number of a format: it is the cast's, and its infinities stay."""
@@ -240,16 +251,16 @@ def parse_update(given: Cast | str) -> Cast:
     cast = Cast.parse(given)
     if cast.plain:
         raise ValueError(f"cast {cast} has no format: expected e6m5.{cast}, for example")
-    if cast.scale is not None:
-        raise ValueError(f"an update has no scale, but {cast} has one; scales are for operands of products")
+    if cast.scale is not None or cast.tiles is not None:
+        raise ValueError(f"an update has no scale and no tiles, but {cast} has; they are for operands of products")
     return cast
 
 
 def parse_rounding(given: Cast | str) -> Cast:
-    """Parse a cast; ValueError if it has a sparsity or a scale."""
+    """Parse a cast; ValueError if it has a part that operands of products have only."""
     cast = Cast.parse(given)
-    if cast.sparsity is not None or cast.scale is not None:
-        raise ValueError(f"{cast} has a sparsity or a scale, which are for weights, activations and gradients")
+    if cast.is_for_operands:
+        raise ValueError(f"{cast} has a sparsity, a scale or tiles, which are for weights, activations and gradients")
     return cast
 
 

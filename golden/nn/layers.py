@@ -239,6 +239,6 @@ def _element(name: str, given: Cast | str | None) -> Cast | None:
     cast = Cast.parse(given)
     if cast.fmt is None:
         raise ValueError(f"{name} cast {cast} has no format: expected e5m2.{cast}, for example")
-    if cast.sparsity is not None or cast.scale is not None:
-        raise ValueError(f"{name} cast {cast} has a sparsity or a scale, which are for operands of products")
+    if cast.is_for_operands:
+        raise ValueError(f"{name} cast {cast} has a sparsity, a scale or tiles, which are for operands of products")
     return cast

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden.kernels import Matrices, Patches, gathered, reads
-from halfulp.golden.quantize import MAX, BlockTensor, quantize_blocks, tensor_scale
+from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.values import decode, decoded, encode
 from halfulp.golden.zeros import difference_format
 from halfulp.hdl.formats import RN, Block, Format
@@ -24,6 +24,7 @@ from .operator import differentiable, gradients
 from .policy import Policy, Product
 from .product import PRODUCTS, product
 from .scaling import Scaling, divided, multiplied
+from .tile import in_tiles, scale_of_tensor
 
 _ROLES = ("x", "w", "bias", "gradient", "forward", "input_gradient", "weight_gradient", "bias_gradient")
 
@@ -199,7 +200,7 @@ class Quantizer:
         """Convert values to blocks along a dimension; the scale of the tensor is that of the results."""
         rounding = self.cast.rounding
         random = self.cast.words(self.key, values.shape, values.device) if rounding.bits else None
-        blocks = quantize_blocks(values, self.block, rounding, dim=dim, tensor=self.tensor, random=random)
+        blocks = in_tiles(self.cast.tiles, values, self.block, rounding, dim, self.tensor, random)
         return BlockTensor(blocks.elements.to(torch.int64), blocks.scale.to(torch.int64))
 
 
@@ -348,7 +349,7 @@ class Operand:
         if self._cast.fmt is not None and self._rounded is None:
             self._rounded = self._cast.real(self._values, self._key)
         values = self._values if self._rounded is None else self._rounded
-        tensor = tensor_scale(MAX, values, block) if block.has_tensor_scale else None
+        tensor = scale_of_tensor(self._cast.tiles, values, block)
         factor = None if tensor is None else tensor.to(torch.float64)
         key = mix(self._key, 1 + PRODUCTS.index(phase))
         return Codes(values, factor, Quantizer(block, self._cast, key, tensor), self._zeros)

@@ -13,6 +13,7 @@ from halfulp.golden.check import check_bool
 from halfulp.golden.operators import Operator, operator
 from halfulp.golden.products.approximate import check as check_operators
 from halfulp.golden.products.blocks import is_block_mac
+from halfulp.golden.tiles import check_four_over_six
 from halfulp.golden.zeros import difference_format
 from halfulp.hdl.formats import Fixed, Float
 from halfulp.hdl.formats.checks import did_you_mean
@@ -197,11 +198,18 @@ class Policy:
         """Raise ValueError if an operand in blocks has another scale."""
         for phase, casts in _OPERANDS.items():
             mac = getattr(self, phase)
-            if mac is None or not mac.a.shares_scale:
-                continue
-            for name in casts:
-                if getattr(self, name).scale is not None:
+            for side, name in zip("ab", casts, strict=True):
+                cast, block = getattr(self, name), None if mac is None else getattr(mac, side)
+                in_blocks = block is not None and block.shares_scale
+                if in_blocks and cast.scale is not None:
                     raise ValueError(f"{name} have a scale, but blocks of {phase} have scales of their own; omit it")
+                if not in_blocks and cast.tiles is not None:
+                    raise ValueError(
+                        f"{name} have tiles, which are for operands in blocks such as nvfp4, not for {block or 'fp32'} "
+                        f"in {phase}; omit tiles={cast.tiles}"
+                    )
+                if cast.tiles is not None and cast.tiles.four_over_six:
+                    check_four_over_six(block)
 
     def _check_scales(self) -> None:
         """Raise ValueError if an operand cannot have the zero points or the groups of its scale."""

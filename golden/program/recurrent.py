@@ -53,7 +53,7 @@ def _supports(policy: Policy) -> bool:
         return False
     return (
         policy.device is None
-        and not any(cast.sparsity or cast.scale for cast in casts)
+        and not any(cast.is_for_operands for cast in casts)
         and function.fmt is not None
         and FP32 not in (element.fmt, function.fmt)
         and function.fmt.width <= TABLE_WIDTH

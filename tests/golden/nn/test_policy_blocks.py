@@ -53,6 +53,27 @@ def test_bias_and_tensor_scales_of_nvfp4():
     assert torch.allclose(layer.bias.grad, want.sum(0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("tiles", ["16", "16.4over6", "1.4over6"])
+def test_weights_in_tiles(tiles):
+    torch.manual_seed(0)
+    layer = nn.Linear(40, 36, bias=False, policy=f"nvfp4*nvfp4+fp32.rn, weights=rn tiles={tiles}")
+    x, gradient = torch.randn(50, 40, requires_grad=True), torch.randn(50, 36)
+    found = layer(x)
+    found.backward(gradient)
+    w, rows, adaptive = layer.weight.detach(), int(tiles.split(".")[0]), "4over6" in tiles
+    most = 6 * 256 if adaptive else 6 * 448
+    own = {"rows": rows, "four_over_six": adaptive, "tensor": (w.abs().max().double() / most).float()}
+    for result, operand, matrix in ((found, x.detach(), w.mT), (x.grad, gradient, w)):
+        left = golden.quantize_blocks(operand, "nvfp4", tensor="max")
+        right = golden.quantize_tiles(matrix, "nvfp4", dim=0, **own)
+        product = multiplied(left._replace(tensor=None), right._replace(tensor=None), "nvfp4", "nvfp4")
+        scaled = product.double() * left.tensor.double() * right.tensor.double()
+        assert result.equal(scaled.float())
+    plain = nn.Linear(40, 36, bias=False, policy="nvfp4*nvfp4+fp32.rn")
+    plain.load_state_dict(layer.state_dict())
+    assert not plain(x).equal(found)
+
+
 def test_gradients_round_stochastically():
     x, gradient = torch.randn(64, 32, requires_grad=True), torch.randn(64, 8)
     found = []
@@ -84,6 +105,14 @@ def test_attention_and_emulated_program_take_blocks():
     [
         ("mxfp4*mxfp4+fp32, weights=rn scale=tensor.pow2.current", "scale"),
         ("mxfp4*nvfp4+fp32", "length"),
+        ("nvfp4*nvfp4+fp32, weights=rn tiles=1", "omit tiles=1"),
+        ("nvfp4*nvfp4+fp32, weights=rn tiles=16.5over6", "expected 16 or 16.4over6"),
+        ("nvfp4*nvfp4+fp32, weights=rn tiles=16 tiles=8", "two values of tiles"),
+        ("mxfp4*mxfp4+fp32, weights=rn tiles=8.4over6", "as nvfp4 has"),
+        ("e5m2*e5m2+fp32, gradients=rn tiles=16", "not for e5m2 in input_gradient"),
+        ("mac=fp32, weights=rn tiles=16", "not for fp32 in forward"),
+        ("nvfp4*nvfp4+fp32, bias=rn tiles=16", "tiles, which are for weights"),
+        ("nvfp4*nvfp4+fp32, update=bf16.rn tiles=16", "an update has no scale and no tiles"),
         ("mxfp4*mxfp4+fp32 interleave=2", "interleave"),
     ],
 )
@@ -93,6 +122,10 @@ def test_policies_of_blocks_refuse(text, word):
 
 
 def test_policy_of_blocks_round_trips():
-    for text in (MIXED, "block(e2m1fn,32,e4m3fn,nearest)*mxfp4+fp32, weights=sr4"):
+    for text in (
+        MIXED,
+        "block(e2m1fn,32,e4m3fn,nearest)*mxfp4+fp32, weights=sr4",
+        "nvfp4*nvfp4+fp32.rn, weights=rn tiles=16.4over6, activations=rn tiles=1.4over6, gradients=sr8 tiles=2",
+    ):
         policy = nn.Policy.parse(text)
         assert nn.Policy.parse(str(policy)) == policy
