@@ -44,6 +44,11 @@ COMPOSED_ERRORS = (
     "largest value of the vector. Elements are normally distributed, with standard deviation 3 for softmax, else 1."
 )
 
+COMPOSED_COSTS = (
+    "On vu9p before place and route, with as few register stages as a clock needs by the delay model "
+    "(`halfulp synth`). Sums in binary32 take one element in each cycle, and limit the clock."
+)
+
 EXAMPLES = {
     "sru": "sru int8>int4",
     "requantize": "requantize int32*fxp1.31,uint5>int8",
@@ -110,6 +115,9 @@ def _composed(cls: type[Composed]) -> Iterator[str]:
     yield f"`{unit.spec}` takes {unit.cycles(64)} cycles for 64 elements, in {unit.passes} passes."
     columns = ("unit", "length", "max ulp", "mean ulp", "max ulp of the largest")
     rows = [row for row in _records("composed") if row["unit"].split()[0] == name]
+    costs = [row for row in _records("others") if row["unit"].strip("'").split()[0] == name]
+    cells = ("unit", "LUT", "FF", "carry", "BRAM")
+    yield from ("", "## Cost", "", COMPOSED_COSTS, "", *_table(costs, dict(zip(cells, cells, strict=True))))
     yield from ("", "## Error", "", COMPOSED_ERRORS, "", *_table(rows, dict(zip(columns, columns, strict=True))))
     yield from ("", "## Class", "", "```{eval-rst}", f".. autoclass:: halfulp.units.{cls.__name__}", "```")
     yield from ("", "## Golden model", "", "```{eval-rst}", f".. autofunction:: halfulp.golden.{name}", "```")

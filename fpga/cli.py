@@ -107,14 +107,14 @@ def synth(
     _check_options(target, any((route, explore, vivado, clock is not None)), any((liberty, delays, power)))
     if target is None:
         with requests():
-            units = implementations(unit, fmt, **options)
+            units = implementations(unit, fmt, composed=not power, **options)
         _cells(units, liberty, delays or [], power, pool, output)
         return
     with requests():
         _check_flow(target, vivado=vivado, routes=route or explore is not None)
         flow = "--route" if target.nextpnr else "--flow vivado"
         stages = stages_of(clock, target, options, routed=route or vivado, flow=flow)
-        asked = implementations(unit, fmt, **options, **stages)
+        asked = implementations(unit, fmt, composed=not explore, **options, **stages)
         if explore and (len(asked) > 1 or asked[0].build.has_stages):
             raise ValueError(
                 "--explore compares the numbers of stages of one unit; omit --pipeline and --clock, and name one unit"

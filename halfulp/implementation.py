@@ -279,7 +279,8 @@ def implementations(
     if isinstance(found[0].spec, ComposedSpec) and not composed:
         raise ValueError(
             f"{found[0].spec.form.unit} is composed of units and takes vectors by streams; it has halfulp sim without "
-            "--vector and --wave, and halfulp emit without wrappers, packages and flows"
+            "--vector and --wave, halfulp synth without --explore and --power, and halfulp emit without wrappers, "
+            "packages and flows"
         )
     return found
 

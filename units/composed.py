@@ -94,6 +94,7 @@ class Composed(wiring.Component):
     """
 
     SPEC: type[ComposedSpec]
+    clocked = True
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
@@ -148,6 +149,16 @@ class Composed(wiring.Component):
         for unit in self.steps.values():
             unit.check_clock()
 
+    @property
+    def stages(self) -> int:
+        """Register stages of the step that has most."""
+        return max(unit.stages for unit in self.steps.values())
+
+    @property
+    def model_mhz(self) -> float:
+        """Clock in MHz of the slowest step by the delay model of the target, between registers at all ports."""
+        return min(unit.model_mhz for unit in self.steps.values())
+
     # The schedule ----------------------------------------------------------------------------------------------------
 
     def _schedule(self) -> dict[str, Timed]:
@@ -183,6 +194,16 @@ class Composed(wiring.Component):
     def _drain(self, when: int) -> int:
         """Return the clock cycles from the last element of a pass until its values are complete."""
         return max(value.delay for value in self.timed.values() if value.when == when)
+
+    @property
+    def latency(self) -> int:
+        """Clock cycles from the first element to the last result of a vector of ``length`` elements, as `cycles`."""
+        return self.cycles(self.spec.length)
+
+    @property
+    def parameters(self) -> dict[str, Any]:
+        """Keyword arguments of the unit's golden function."""
+        return dict(self.spec.parameters)
 
     def cycles(self, count: int) -> int:
         """Return the clock cycles from the first of some elements to the last result, without gaps."""

@@ -187,6 +187,11 @@ OTHERS: tuple[Implementation, ...] = (
     ),
     *(Implementation.parse("blockquantize bf16>mxfp8_e4m3", iterations=count) for count in (1, 4)),
     Implementation.parse("mac e5m2*e5m2+e6m5.sr10", stochastic="eager"),
+    *(
+        Implementation.parse(f"{text} reductions=fp32 length=512", clock=90)
+        for text in ("softmax bf16", "softmax bf16 argument=fxp6.8 pieces=16", "rmsnorm bf16*bf16")
+    ),
+    Implementation.parse("layernorm bf16*bf16+bf16 reductions=fp32 length=512", clock=90),
 )
 """Units that pages compare, and that are in no other file."""
 

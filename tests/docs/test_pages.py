@@ -288,6 +288,7 @@ def test_page_of_composed_unit_has_steps_errors_and_sources(cls, generate):
     name = cls.SPEC.form.unit
     assert re.search(r"^- `s = sum\(\w\)`: `accumulate bf16\+bf16.rn`$", page, re.MULTILINE)
     assert re.search(rf"^\| `{name} bf16.*` \| 64 \| \d+\.?\d* \|", page, re.MULTILINE)
+    assert re.search(rf"^\| `'{name} bf16.*' --clock 90` \| \d+ ", page, re.MULTILINE)
     assert re.search(r"{cite:p}`\w+`", page)
     assert f".. autofunction:: halfulp.golden.{name}" in page
     assert any(f"generated/units/{name}.md" in line for line in generate.units_table())

@@ -504,7 +504,8 @@ def test_composed_unit_is_simulated_and_emitted(halfulp: Program, tmp_path: Path
 @pytest.mark.parametrize(
     "words",
     [
-        *(("coverage",), ("sweep",), ("mutate",), ("faults",), ("formal",), ("uvm",), ("synth",), ("vectors",)),
+        *(("coverage",), ("sweep",), ("mutate",), ("faults",), ("formal",), ("uvm",), ("vectors",)),
+        *(("synth", "--explore", "0..1"), ("synth", "--target", "asic", "--power")),
         *(("sim", "--wave"), ("sim", "--vector", "1"), ("emit", "--stream"), ("emit", "--package", "-o", "folder")),
     ],
     ids=" ".join,
