@@ -130,7 +130,8 @@ def cells_of(spec: FunctionSpec) -> Cells:
 def _cell(function: Function, x: Fraction, spec: FunctionSpec) -> Cell:
     """Return the cell of the result at a number."""
     o, places = spec.result, spec.unit_rounding.places
-    window, lowest = o.window + places, o.quantum - places
+    # Formats without subnormal numbers round those below the smallest number first, with one place more.
+    window, lowest = o.window + places, o.quantum - places - o.flushes
     beyond = floor_log2(max(o.largest, -o.lowest)) + 2
     exact = function.exact(x)
     if exact is not None:

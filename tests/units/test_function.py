@@ -100,11 +100,23 @@ def test_tables_match_golden(fmt):
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("mode", ["rn", "rhu", "rd", "ru", "ro", "sr2"])
+def test_results_below_normal_numbers_match_golden(mode):
+    """Results without subnormal numbers, of operands in other formats, whose results are near the smallest number."""
+    formats = ("e3m2-ftz", "e2m3-ftz", "e3m1fnuz-ftz")
+    specs = [described(function, "e3m3", mode, o=parse(o)) for function in FUNCTIONS for o in formats]
+    checks, failed = rtl_mismatches({spec: spec for spec in specs})
+    assert failed == []
+    assert checks >= len(specs) << 7
+
+
+@pytest.mark.slow
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("fmt", ["e4m4", "e5m3", "fxp4.5", "posit9", "takum9"])
+@pytest.mark.parametrize("fmt", ["e4m4", "e5m3", "e4m4-ftz", "fxp4.5", "posit9", "takum9"])
 def test_polynomials_match_golden(fmt):
-    flags = {"flags": True} if fmt[0] in "ef" else {}
-    specs = [described(function, fmt, "port", **flags) for function in FUNCTIONS]
+    more = {"flags": True} if fmt[0] in "ef" else {}
+    more |= {"o": parse("e3m5-ftz")} if fmt.endswith("-ftz") else {}
+    specs = [described(function, fmt, "port", **more) for function in FUNCTIONS]
     checks, failed = rtl_mismatches({spec: spec for spec in specs})
     assert failed == []
     assert checks >= len(specs) << 12
