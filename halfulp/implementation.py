@@ -335,18 +335,23 @@ def _names(cls: type[UnitSpec]) -> list[str]:
 
 
 def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
-    rounding = options.get("rounding")
+    rounding = None if (text := options.get("rounding")) is None else Rounding.parse(text)
+    result = None if (text := options.get("to")) is None else parse_operand(text)
     built = []
     for unit, cls in UNITS.items():
-        if not cls.takes(parse_operand(fmt), None if rounding is None else Rounding.parse(rounding)):
+        if not cls.takes(parse_operand(fmt), rounding) or (result is not None and not cls.gives(result, rounding)):
             continue
         own = {name: value for name, value in options.items() if FIELDS.get(name) in _names(cls)}
+        if not cls.has_effect("saturate"):
+            own.pop("saturate", None)
         if issubclass(cls, RunningSumSpec) and "acc" in _names(cls) and own.get("acc") != "exact":
             own |= {"to": None, "carry": None}
         if cls.OWN_RESULTS:
             # One format for the results of all units is neither a compound one, nor a block, nor that of a matrix unit.
             own |= {"to": None}
         built.append(_built(unit, fmt, own, {name: options.get(name) for name in BUILD}))
+    if not built:
+        raise ValueError(f"no unit takes operands in {fmt} with these options")
     return built
 
 

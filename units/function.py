@@ -7,13 +7,11 @@ from amaranth.hdl import Module, Value
 from halfulp.hdl.number import Number, as_raw
 from halfulp.hdl.polynomials import function_of, tabulated
 from halfulp.hdl.specs import FunctionSpec
+from halfulp.hdl.specs.function import TABLE_WIDTH
 from halfulp.hdl.specs.polynomials import Result
 from halfulp.hdl.wire import lookup, wire
 
 from .arithmetic import Arithmetic, Computed
-
-TABLE_WIDTH = 8
-"""Maximum width of operands whose results are a table."""
 
 
 class Function(Arithmetic):

@@ -33,7 +33,7 @@ class BlockSpec(UnitSpec):
     @classmethod
     def takes(cls, fmt: Any, rounding: Rounding | None) -> bool:
         """Return True for blocks if the operand is one, and for numbers otherwise."""
-        return fmt.shares_scale if "a" in cls.BLOCKS else super().takes(fmt, rounding)
+        return fmt.shares_scale and cls.takes_rounding(rounding) if "a" in cls.BLOCKS else super().takes(fmt, rounding)
 
     def _block(self, name: str) -> Block:
         block = getattr(self, name)

@@ -43,7 +43,7 @@ class SplitSpec(UnitSpec, form="split a>o", summary="a float to the parts of a s
 
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
-        return fmt.is_floating_point
+        return fmt.is_floating_point and cls.takes_rounding(rounding)
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
@@ -80,7 +80,7 @@ class JoinSpec(UnitSpec, form="join a>o", summary="the parts of a sum to any for
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """Return True for the format of a part, which the short form takes."""
-        return Compound.is_part(fmt)
+        return Compound.is_part(fmt) and cls.takes_rounding(rounding)
 
     @classmethod
     def filled(cls, a: Format, **given: Any) -> Self:

@@ -8,6 +8,7 @@ from typing import Any
 from halfulp.hdl.formats.base import Format, floor_log2
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_one_of
+from halfulp.hdl.formats.rounding import RN, Rounding
 
 from .division import EndlessSpec
 
@@ -16,6 +17,9 @@ FUNCTIONS = ("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid", "gel
 
 MAX_WIDTH = 16
 """Maximum width of operands and results, whose results are checked for all codes."""
+
+TABLE_WIDTH = 8
+"""Maximum width of operands whose results RTL has in a table, and of those that it rounds stochastically."""
 
 MAX_EXPONENT = 1023
 """Maximum exponent of operands and results: binary64 holds their numbers."""
@@ -52,32 +56,22 @@ class FunctionSpec(EndlessSpec, form="function function(a)[>o]", summary="functi
         if not isinstance(self.function, str):
             raise TypeError(f"the function of a unit must be a string, not {type(self.function).__name__}")
         check_one_of("function", self.function, FUNCTIONS)
-        for name in ("a", "o"):
-            fmt = getattr(self, name)
-            if fmt is None or fmt.parts > 1 or not fmt.has_zero:
-                continue
-            if fmt.width > MAX_WIDTH:
-                raise ValueError(
-                    f"{name} of function must have at most {MAX_WIDTH} bits, and {fmt} has {fmt.width}; convert it"
-                )
-            if (
-                floor_log2(max(fmt.largest, -fmt.lowest)) > MAX_EXPONENT
-                or floor_log2(fmt.smallest) < -MAX_EXPONENT - 50
-            ):
-                raise ValueError(
-                    f"{name} of function must have the range of binary64 at most, unlike {fmt}; convert it"
-                )
-            if name == "o" and fmt.wraps:
-                raise ValueError(f"o of function must saturate, unlike {fmt}")
-        if (self.o or self.a).window + self.rounding.places > MAX_WINDOW:
-            raise ValueError(
-                f"rounding {self.rounding} needs more bits of a result than the {MAX_WINDOW} that are computed; "
-                "choose fewer random bits"
-            )
+        for name, fmt in (("a", self.a), ("o", self.o or self.a)):
+            if fmt.parts == 1 and fmt.has_zero:
+                _check(name, fmt, self.rounding)
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
         return text if part == "function" else parse(text)
+
+    @classmethod
+    def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        in_rtl = rounding is None or not rounding.bits or fmt.width <= TABLE_WIDTH
+        return super().takes(fmt, rounding) and in_rtl and _is_format("a", fmt) and cls.gives(fmt, rounding)
+
+    @classmethod
+    def gives(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        return super().gives(fmt, rounding) and _is_format("o", fmt, rounding)
 
     @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
@@ -87,3 +81,30 @@ class FunctionSpec(EndlessSpec, form="function function(a)[>o]", summary="functi
     def bound(self) -> Fraction:
         """Power of two beyond the range of the results; all larger ones saturate."""
         return Fraction(2) ** (floor_log2(max(self.result.largest, -self.result.lowest)) + 1)
+
+
+def _check(name: str, fmt: Format, rounding: Rounding) -> None:
+    """Raise ValueError if the operand or result ``name`` has no results in a table."""
+    if fmt.width > MAX_WIDTH:
+        raise ValueError(
+            f"{name} of function must have at most {MAX_WIDTH} bits, and {fmt} has {fmt.width}; convert it"
+        )
+    if floor_log2(max(fmt.largest, -fmt.lowest)) > MAX_EXPONENT or floor_log2(fmt.smallest) < -MAX_EXPONENT - 50:
+        raise ValueError(f"{name} of function must have the range of binary64 at most, unlike {fmt}; convert it")
+    if name == "o" and fmt.wraps:
+        raise ValueError(f"o of function must saturate, unlike {fmt}")
+    if name == "o" and fmt.window + rounding.places > MAX_WINDOW:
+        raise ValueError(
+            f"rounding {rounding} needs more bits of a result than the {MAX_WINDOW} that are computed; choose fewer "
+            "random bits"
+        )
+
+
+def _is_format(name: str, fmt: Format, rounding: Rounding | None = None) -> bool:
+    if fmt.shares_scale or fmt.parts > 1:
+        return False
+    try:
+        _check(name, fmt, rounding or RN)
+    except ValueError:
+        return False
+    return True

@@ -105,6 +105,10 @@ class RequantizeSpec(
         return super().takes(fmt, rounding) and isinstance(fmt, Fixed) and not fmt.wraps
 
     @classmethod
+    def gives(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        return isinstance(fmt, Fixed)
+
+    @classmethod
     def defaults(cls, a: Format) -> dict[str, Callable[[], Any]]:
         """Return defaults: a multiplier below one as wide as ``a``, shifts up to 31 places, and results of 8 bits."""
         return {

@@ -5,6 +5,7 @@ from typing import Any
 from halfulp.hdl.formats.base import Format
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_int
+from halfulp.hdl.formats.rounding import Rounding
 
 from .formula import Formula, Port, Role, Sum, Term, term
 from .ranges import ValueRange
@@ -52,6 +53,10 @@ class RunningSumSpec(UnitSpec):
     def writes(self, part: str, explicit: bool) -> bool:
         """Return True if the text includes an optional part; it includes the result of an exact accumulator."""
         return self.quire is not None if part == "o" else super().writes(part, explicit)
+
+    @classmethod
+    def gives(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        return super().gives(fmt, rounding) and fmt.decode(0) == 0
 
     def check(self) -> None:
         held = self.acc if isinstance(self.acc, Format) else self.o or self.a

@@ -76,6 +76,10 @@ class SruSpec(UnitSpec, form="sru a>o", summary="stochastic rounding of fixed po
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         return isinstance(fmt, Fixed) and (rounding is None or rounding.mode == "sr")
 
+    @classmethod
+    def gives(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        return isinstance(fmt, Fixed)
+
     @property
     def results(self) -> tuple[ValueRange, str]:
         """Range of the wide format, and its name in errors."""

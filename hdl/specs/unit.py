@@ -346,9 +346,19 @@ class UnitSpec:
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         """Return True if the unit accepts operands of a format, and a rounding if one is given."""
-        if rounding is not None and not (cls.PORT if rounding.is_port else cls.ROUNDS or rounding == RN):
+        if not cls.takes_rounding(rounding):
             return False
         return not fmt.shares_scale and fmt.parts == 1 and (cls.SCALES or fmt.has_zero)
+
+    @classmethod
+    def takes_rounding(cls, rounding: Rounding | None) -> bool:
+        """Return True if the unit rounds in a way, or if none is given."""
+        return rounding is None or (cls.PORT if rounding.is_port else cls.ROUNDS or rounding == RN)
+
+    @classmethod
+    def gives(cls, fmt: Format, rounding: Rounding | None) -> bool:
+        """Return True if results may have a format and a rounding, or have a kind of format of their own."""
+        return cls.OWN_RESULTS or (not fmt.shares_scale and (fmt.parts == 1 or "o" in cls.COMPOUND))
 
     # The computation -------------------------------------------------------------------------------------------
 

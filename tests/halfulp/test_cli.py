@@ -517,6 +517,31 @@ def test_other_commands_refuse_a_composed_unit(words: tuple[str, ...], halfulp: 
     assert "Traceback" not in err
 
 
+@pytest.mark.parametrize(
+    ("fmt", "options", "without"),
+    [
+        ("fp32", {}, {"function", "requantize"}),
+        ("bf16", {"to": "fp32"}, {"function"}),
+        ("bf16", {"rounding": "sr8"}, {"function", "fpu"}),
+        ("e5m2", {"rounding": "port"}, {"split", "join"}),
+        ("e5m2", {"to": "bf16x2"}, {"lerp", "quire"}),
+        ("e5m2", {"to": "nf4"}, {"quire", "mac"}),
+        ("int8", {"to": "fp32"}, {"requantize", "sru"}),
+        ("e5m2", {"saturate": "sat"}, set()),
+    ],
+)
+def test_all_units_are_those_that_take_format_and_options(fmt: str, options: dict[str, str], without: set[str]) -> None:
+    made = {asked.spec.form.unit for asked in implementations("all", fmt, **options)}
+    assert {"add", "mul"} <= made
+    assert not made & without
+    assert len(made) >= 17
+
+
+def test_all_units_of_a_format_that_none_takes_are_refused() -> None:
+    with pytest.raises(ValueError, match="no unit takes operands in bf16x2"):
+        implementations("all", "bf16x2")
+
+
 def test_options_of_all_units_go_to_those_that_have_them() -> None:
     made = implementations("all", "e2m1fn", to="e3m2fn", acc="e4m3")
     assert len(made) == UNITS
