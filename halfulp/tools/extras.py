@@ -6,6 +6,7 @@ import importlib.metadata
 import importlib.util
 import re
 import sys
+import threading
 import traceback
 from collections.abc import Collection
 
@@ -20,6 +21,8 @@ _ORDER = "golden", "synth", "report", "sim", "train", "uvm", "fpga"
 
 _PACKAGES = {"PIL": "pillow", "cocotb_tools": "cocotb", "find_libpython": "cocotb", "yaml": "pyyaml"}
 """Packages of modules that are not called like their package."""
+
+_PARSING = threading.Lock()
 
 
 @functools.cache
@@ -116,7 +119,10 @@ def _loaded(module: str) -> tuple[str, ...]:
     parent = module.rpartition(".")[0]
     package = module if path.name == "__init__.py" else parent
     found = [parent] * bool(parent)
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+    # Python 3.11 raises SystemError now and then if several threads make syntax trees at once.
+    with _PARSING:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+    for node in tree.body:
         if isinstance(node, ast.Import):
             found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
