@@ -295,6 +295,7 @@ def test_page_of_composed_unit_has_steps_errors_and_sources(cls, generate):
     assert "cycle" in generate.section(inspect.cleandoc(cls.__doc__), "Latency")
 
 
+@pytest.mark.slow
 def test_page_of_unit_has_its_records_and_sources(generate):
     mul = "\n".join(generate._unit(CATALOGUE["mul"]))
     assert re.search(r"^\| `mul e5m2\*e5m2\.rn` \| vu9p \| \d+ ", mul, re.MULTILINE)

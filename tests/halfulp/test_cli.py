@@ -475,6 +475,7 @@ def test_sim_vector_shows_exact_scaled_number(halfulp: Program, codes: str, exac
     assert line.endswith(exact)
 
 
+@pytest.mark.slow
 def test_sim_vector_shows_powers_of_scaled_number_beyond_decimals(halfulp: Program) -> None:
     code, out, err = halfulp("sim", "scaleb fp16,int32", "--vector", "0xbe00,0x7fffffff")
     assert code == 0, err

@@ -125,6 +125,7 @@ def test_list_of_modules_has_every_option_of_emit() -> None:
     assert {option.name for option in emit.params} == {*_MODULES, *_SAME_MODULE}
 
 
+@pytest.mark.slow
 def test_controls_are_in_the_names_of_modules(halfulp: Program) -> None:
     lines = [line for option in ("reset", "enable", "ports") for line in _MODULES[option]]
     found = bodies(halfulp, [*lines, "mac e2m1fn --acc e3m1"])

@@ -68,7 +68,7 @@ OCP = (
 )
 
 
-@pytest.mark.sampled(16)
+@pytest.mark.slow
 @pytest.mark.parametrize("text", TOYS)
 def test_rtl_of_toy_blocks_matches_golden(text):
     spec = UnitSpec.parse(text)

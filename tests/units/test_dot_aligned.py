@@ -307,11 +307,12 @@ def test_rtl_matches_golden(text):
 STRUCTURES = ("dot2 e2m1*e2m1+e3m2=e2m1fn", UNITS[0], UNITS[2], "dot6 e5m2*e6m1=bf16 order=aligned5.trunc")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "modes"),
     [
         ("dot5 e2m1*e2m1=e3m3 order=aligned1.trunc", ("rn", "sr3")),
-        *(pytest.param(text, MODES, marks=pytest.mark.slow) for text in STRUCTURES),
+        *((text, MODES) for text in STRUCTURES),
     ],
 )
 def test_structures_for_speed_change_no_bit(text, modes):

@@ -8,13 +8,14 @@ from tests.every_unit import rounded, rtl_mismatches
 MODES = ("rn", "ra", "rh", "rz", "ru", "rd", "ro", "sr3")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [
         "dot2 posit4e1*posit4e1=posit4e0",
-        pytest.param("dot2 posit4e1*posit4e1", marks=pytest.mark.slow),
-        pytest.param("dot2 posit4e1*posit4e1=posit8", marks=pytest.mark.slow),
-        pytest.param("dot2 e2m1*e2m1=posit4e0", marks=pytest.mark.slow),
+        "dot2 posit4e1*posit4e1",
+        "dot2 posit4e1*posit4e1=posit8",
+        "dot2 e2m1*e2m1=posit4e0",
     ],
 )
 def test_rtl_matches_golden(text):

@@ -235,14 +235,15 @@ def mismatches(compare, text, operations, count):
 
 
 FEW = (
-    "fpu e3m4,e2m1 divide",
     "fpu e3m2,e2m3 width=16",
+    "fpu e3m4,e2m1 divide",
     "fpu fp16,e4m3fn,e5m2 width=32 divide",
     "fpu fp32,bf16.port_ro flags=before divide",
     "fpu fp16.rd width=64",
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", FEW)
 def test_golden_matches_exact(text):
     checks, failed = mismatches(exact_mismatches, text, FpuSpec.parse(text).operations, 200)
@@ -250,7 +251,8 @@ def test_golden_matches_exact(text):
     assert failed == []
 
 
-@pytest.mark.parametrize("text", [*FEW[:2], *(pytest.param(text, marks=pytest.mark.slow) for text in FEW[2:])])
+@pytest.mark.sampled(len(FEW))
+@pytest.mark.parametrize("text", FEW)
 def test_rtl_matches_golden(text):
     checks, failed = mismatches(rtl_mismatches, text, FpuSpec.parse(text).operations, 1 << 13)
     assert checks > 1 << 13
@@ -388,6 +390,7 @@ def requests(count, rng, operations):
         yield given, [*registers, OPERATIONS.index(name), src, dst, integer, lanes], mode
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("text", "build"),
     [

@@ -56,6 +56,7 @@ def mixed(spec, count, seed):
     return {name: column[order] for name, column in joined.items()}
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("build", [Build(iterations=1), Build(pipeline=2, iterations=3)], ids=str)
 def test_iterated_divisions_of_all_pairs_in_all_modes(build):
     unit = Fpu("fpu e3m2 divide", build=build)
@@ -77,9 +78,8 @@ TEXTS = (
 )
 
 
-@pytest.mark.parametrize(
-    ("text", "build"), [*TEXTS[:1], *(pytest.param(*row, marks=pytest.mark.slow) for row in TEXTS[1:])]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize(("text", "build"), TEXTS)
 def test_operations_in_streams_match_golden(text, build):
     unit = Fpu(text, build=build)
     for seed, go in enumerate((None, pauses(np.random.default_rng(2)))):
@@ -107,7 +107,7 @@ def _without_hold(dut, m, accept, side):
     # rounding, and a leading zero.
     [
         (Build(iterations=1), {"e5m2": 6, "fp16": 14}),
-        (Build(pipeline=3, iterations=2), {"e5m2": 7, "fp16": 11}),
+        pytest.param(Build(pipeline=3, iterations=2), {"e5m2": 7, "fp16": 11}, marks=pytest.mark.slow),
     ],
     ids=str,
 )

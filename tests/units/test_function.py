@@ -48,6 +48,7 @@ KNOWN = (
 )
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("function", "x", "value"), KNOWN)
 def test_known_values(function, x, value):
     code = golden.function(golden.encode([x], "fp16"), function=function, a="fp16")

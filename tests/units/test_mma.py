@@ -152,6 +152,7 @@ def test_rtl_of_instructions_matches_golden_on_all_kinds_of_operands(text):
     assert checks >= 6 << 12
 
 
+@pytest.mark.slow
 def test_rtl_of_rows_and_columns_matches_golden():
     checks, failed = mismatches(*LANES[:4])
     assert not failed

@@ -232,6 +232,7 @@ def test_emit_accepts_reset_styles() -> None:
         assert ("asynchronous" in head(text), "active low" in head(text)) == (edge, low)
 
 
+@pytest.mark.slow
 def test_reset_less_stages_reset_only_presence_of_operands() -> None:
     """Only the accumulator, the source, and a register of ``valid`` in each of two stages are reset."""
     plain, less = (component(f"{MAC}@lfsr16", Build(pipeline=2, reset_less=value)) for value in (False, True))

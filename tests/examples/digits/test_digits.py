@@ -26,6 +26,7 @@ def scores(network, policy, images):
     return expected(network, policy, images), computed(Engine(network, policy), images)[0]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("policy", [FP8, Policy.parse("nf4*nf4+fp32.rn")], ids=["fp8", "nf4"])
 def test_engine_gives_scores_of_converted_network(policy):
     """The code of 0 in nf4 is not 0: padded pixels and the start of ReLU."""

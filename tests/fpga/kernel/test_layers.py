@@ -43,7 +43,8 @@ def backward(layer, x):
     return [y.detach(), x.grad, *(parameter.grad for parameter in layer.parameters())]
 
 
-@pytest.mark.sampled(8, 4)
+@pytest.mark.slow
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize(
     ("make", "shape"),
     [

@@ -205,6 +205,7 @@ def test_tile_without_record_says_how_to_estimate_its_size(tmp_path):
     assert "of unknown size, because its costs are not recorded (add --estimate or --measure), at" in answer.output
 
 
+@pytest.mark.slow
 def test_tile_estimate_shows_its_progress(tmp_path, monkeypatch):
     phases = []
     monkeypatch.setattr("halfulp.tools.progress.Bar.total", lambda bar, text, count=None: phases.append((text, count)))

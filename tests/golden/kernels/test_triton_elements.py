@@ -19,7 +19,8 @@ from tests.settings import ROOT
 BF16 = parse("bf16"), RN, OFF
 
 
-@pytest.mark.parametrize("step", [(), pytest.param(("31",), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("step", [(), ("31",)])
 def test_triton_elements_match_cpu(step):
     """Triton runs on a GPU if there is one, and otherwise in its interpreter, in a separate process."""
     script = ROOT / "tests" / "triton_elements.py"

@@ -130,6 +130,7 @@ def test_threads_change_no_bit(policy):
     assert all(same(x, y) for x, y in zip(*found, strict=True))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("policy", ["e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10@lfsr16, weights=e5m2.sr3"])
 def test_training_step_skips_range_checks_of_own_codes(policy, monkeypatch):
     """Codes from layers are in range, so a step does not check their minimum and maximum."""

@@ -140,7 +140,7 @@ def test_products_equal_gemm_of_scaled_operands(scale, emulated):
     assert torch.equal(found[2], gemm(gradient.T, x, ("e4m3fn", "e5m2")))
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:halfulp. all numbers")
 @pytest.mark.parametrize("emulated", [False, True])
 @pytest.mark.parametrize("per", ["tensor", "channel"])

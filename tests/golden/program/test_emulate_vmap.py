@@ -73,6 +73,7 @@ def test_jacobians_have_the_bits_of_single_derivatives(jacobian):
     assert torch.equal(found, wanted)
 
 
+@pytest.mark.slow
 def test_batched_gradients_have_the_bits_of_single_ones():
     x, unused = torch.randn(5, 4, requires_grad=True), torch.ones(2, requires_grad=True)
     rows = torch.randn(3, 5, 3)

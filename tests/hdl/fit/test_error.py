@@ -109,7 +109,7 @@ def test_error_is_met_in_ulp_of_the_result_format(name, fmt):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(1, 60)
+@pytest.mark.sampled(12, 12)
 @pytest.mark.parametrize(("name", "fmt"), LONG)
 def test_error_is_met_in_ulp_of_16_bit_formats(name, fmt):
     check_error(name, fmt, 2)

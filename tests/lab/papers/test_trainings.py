@@ -35,7 +35,9 @@ MORE = {
 }
 
 
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.slow] * (name == "arbitor")) for name in REPORTS]
+)
 def test_cases_of_report_have_valid_policies(name):
     cases = list(REPORTS[name].cases())
     assert len(cases) > 8

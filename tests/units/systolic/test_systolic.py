@@ -253,9 +253,8 @@ def test_arrays_of_blocks_match_golden_sequences(makes):
     check(*(make() for make in makes), products=4)
 
 
-@pytest.mark.parametrize(
-    "makes", [SPARSE[:1], *(pytest.param([make], marks=pytest.mark.slow) for make in SPARSE[1:] + MORE_SPARSE)]
-)
+@pytest.mark.slow
+@pytest.mark.parametrize("makes", [[make] for make in SPARSE + MORE_SPARSE])
 def test_arrays_of_sparse_weights_match_golden_sequences(makes):
     check(*(make() for make in makes), products=4)
 
@@ -330,6 +329,7 @@ class Streaming(wiring.Component):
         return m
 
 
+@pytest.mark.slow
 def test_streams_pass_wide_payloads_and_detect_withdrawal():
     rng = np.random.default_rng(3)
     x = rng.integers(0, 1 << 35, (40, 2), dtype=np.uint64)
