@@ -506,7 +506,7 @@ def test_composed_unit_is_simulated_and_emitted(halfulp: Program, tmp_path: Path
     "words",
     [
         *(("coverage",), ("sweep",), ("mutate",), ("faults",), ("formal",), ("uvm",), ("vectors",)),
-        *(("synth", "--explore", "0..1"), ("synth", "--target", "asic", "--power")),
+        *(("synth", "--explore", "0..1", "--target", "ecp5-85k"), ("synth", "--target", "asic", "--power")),
         *(("sim", "--wave"), ("sim", "--vector", "1"), ("emit", "--stream"), ("emit", "--package", "-o", "folder")),
     ],
     ids=" ".join,
@@ -535,7 +535,7 @@ def test_all_units_are_those_that_take_format_and_options(fmt: str, options: dic
     made = {asked.spec.form.unit for asked in implementations("all", fmt, **options)}
     assert {"add", "mul"} <= made
     assert not made & without
-    assert len(made) >= 17
+    assert len(made) >= 10
 
 
 def test_all_units_of_a_format_that_none_takes_are_refused() -> None:

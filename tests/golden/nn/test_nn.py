@@ -99,7 +99,7 @@ def differentiated_twice():
         (lambda: nn.Cast.parse("e1m2.rn"), ValueError, "e1m2.rn"),
         (lambda: nn.Cast.parse(3), TypeError, "e5m2.rn"),
         (lambda: nn.Cast("e5m2"), TypeError, "Format"),
-        (lambda: nn.Policy.parse("e5m2"), ValueError, "forward"),
+        (lambda: nn.Policy.parse("e5m2"), ValueError, "mac: e5m2 is a format"),
         (lambda: nn.Policy.parse(f"{E5M2}, {E5M2}"), ValueError, "policy"),
         (lambda: nn.Policy.parse("sparsemac e4m3fn*e4m3fn+fp32"), ValueError, "no sparsemac"),
         (lambda: nn.Policy.parse(f"{E5M2}, mode=3"), ValueError, "mode"),
