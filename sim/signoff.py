@@ -14,7 +14,8 @@ from xml.etree import ElementTree
 
 from halfulp.hdl.formats import FAMILIES, Rounding
 from halfulp.hdl.formats.block import parse_operand
-from halfulp.hdl.specs import UnitSpec
+from halfulp.hdl.specs import FunctionSpec, UnitSpec
+from halfulp.hdl.specs.function import TABLE_WIDTH
 from halfulp.implementation import Implementation, short
 from halfulp.tools.cache import cached_value
 from halfulp.tools.digests import code, commit, version
@@ -170,10 +171,15 @@ def _mixed_parts(cls: type[UnitSpec]) -> list[str]:
 
 
 def _built(name: str, options: Iterable[Mapping[str, str]]) -> list[Implementation]:
-    """Return the implementations that can be built; wide functions have no fit, and exact sums may be too wide."""
+    """Return the implementations that can be built; wide functions have no fit, and exact sums may be too wide.
+
+    A ``function`` of a wide format has polynomials, whose fits take minutes; tests compare them for all codes.
+    """
     built, stochastic = [], Rounding("sr", 8)
     for given in options:
         fmt = parse_operand(given["fmt"])
+        if name == FunctionSpec.form.unit and fmt.width > TABLE_WIDTH:
+            continue
         with contextlib.suppress(ValueError):
             asked = short(name, **given)
             if fmt.width == STOCHASTIC_WIDTH and CATALOGUE[name].spec.takes(fmt, stochastic):
