@@ -103,8 +103,9 @@ def test_encode_rejects_ragged_sequences(values):
         golden.encode(values, "fp16")
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("error:Dynamo")
-@pytest.mark.parametrize("backend", ["aot_eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["aot_eager", "inductor"])
 def test_encode_and_gemm_match_eager_bits_in_compiled_functions(backend):
     """Graphs break at these functions, so that compilers trace no kernel and no cache."""
 

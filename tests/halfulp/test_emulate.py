@@ -69,6 +69,7 @@ def test_program_has_the_bits_of_the_context(script, tmp_path, way):
     assert {row["operation"] for row in record["rows"]} == {"addmm", "mul"}
 
 
+@pytest.mark.slow
 def test_policies_come_from_a_file(script, tmp_path):
     policy = tmp_path / "policy.toml"
     policy.write_text(f'mac = "fp32"\n[layers."aten.addmm"]\nmac = "{PRODUCTS}"\n')
@@ -126,6 +127,7 @@ print((torch.full((1, 3), 0.3) @ torch.full((3, 1), 1.1)).item(), (torch.tensor(
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("imports", ["formats.py", "formats"])
 def test_policy_has_formats_and_operators_of_an_import(script, tmp_path, imports):
     """The program may import the same file, which runs once."""

@@ -182,7 +182,8 @@ def test_minimum_cut_agrees_with_networkx(seed: int) -> None:
     assert crossing == networkx.minimum_cut_value(other, flow.source, flow.sink)
 
 
-@pytest.mark.sampled(4, 2)
+@pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("text", ["add posit8+posit8", "fma e5m2*e5m2+e5m2", "mul fp16*fp16", "dot3 int8*int8=fp32"])
 def test_delay_falls_with_each_stage(text: str) -> None:
     delays = []

@@ -135,6 +135,7 @@ class SwappedRandom(Mul):
         return super().compute(m, Cat(random[1], random[0], random[2:]), *operands)
 
 
+@pytest.mark.slow
 def test_bench_catches_swapped_random_bit() -> None:
     rounding = stochastic(3)
 

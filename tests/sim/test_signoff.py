@@ -43,6 +43,7 @@ def row(name, family, folder=signoff.RESULTS):
     return [cell.strip() for cell in found.strip("|").split("|")]
 
 
+@pytest.mark.slow
 def test_signoff_has_rows_of_all_units_and_families():
     families = [family.family for family in FAMILIES if family not in (Block, Compound, Custom, Scale)]
     found = cases()

@@ -64,6 +64,7 @@ def test_vectors_have_all_lengths_and_special_values():
     assert any(case.shape[1] > 1 and set(case[0].tolist()) == {fmt.sign_code | (fmt.max_code + 1)} for case in cases)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", [CASES[0], CASES[1], CASES[3], CASES[5]], ids=lambda case: case[0])
 def test_cycles_are_those_of_a_simulation(case):
     unit = component(case[0], Build(**case[1]))

@@ -442,6 +442,7 @@ def simulate(top, *processes):
     simulator.run()
 
 
+@pytest.mark.slow
 def test_fpnew_flush_discards_operations_in_flight():
     top = FpnewTop(Fpu("fpu e5m2", build=Build(pipeline=3)))
 
@@ -471,6 +472,7 @@ def test_fpnew_flush_discards_operations_in_flight():
     simulate(top, bench)
 
 
+@pytest.mark.slow
 def test_fpnew_verilog_has_the_ports_of_fpnew():
     top = FpnewTop(Fpu("fpu e5m2 width=16", build=Build(pipeline=1)), tag=5)
     ports = {"clk": "clk_i", "rst": "rst_ni"}

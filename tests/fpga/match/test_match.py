@@ -129,6 +129,7 @@ def test_search_matches_brute_force(known, monkeypatch):
         assert option.total.seconds == min(model[option.n, option.m, cores] for cores in range(1, 11))
 
 
+@pytest.mark.slow
 def test_search_for_a_clock_takes_the_stages_that_meet_it(known, monkeypatch):
     monkeypatch.setattr("halfulp.fpga.match.search.SIZES", (2,))
     load = workload("lenet5", batch=1, training=False)

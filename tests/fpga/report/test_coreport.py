@@ -211,6 +211,7 @@ def test_report_has_accuracy_of_runs(place, finished):
     assert any(note == "Training runs of other MACs, not shown: 1." for note in shown.notes)
 
 
+@pytest.mark.slow
 def test_report_measures_changed_study_again(place, finished, halfulp, monkeypatch, tmp_path):
     monkeypatch.setenv("HALFULP_BUILD", str(place / "build"))
     for name in ("small.toml", "runs.csv", "out/small.json"):

@@ -310,6 +310,7 @@ def test_stats_plots_have_two_panels_per_source(measurements, sources):
 # Command -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_stats_command_writes_tables_and_plots(halfulp, monkeypatch, tmp_path):
     folder = tmp_path / "new" / "folder"
     options = ("--random", "plateau3", "--random", "lfsr12.sr8", "--rounds", "140", "-o", str(folder))

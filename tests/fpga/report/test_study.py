@@ -264,6 +264,7 @@ def test_dot_errors_by_floats_match_fractions(build, monkeypatch):
     assert error_of("e5m2*e4m3fn+e6m5.rn", seed=2) == by_floats
 
 
+@pytest.mark.slow
 def test_dot_errors_depend_on_settings(build):
     text = "e5m2*e5m2+e6m5.sr4@lfsr16"
     plain = error_of(text)
@@ -284,12 +285,14 @@ def test_dot_errors_depend_on_settings(build):
     assert error_of("e5m2*e5m2=e5m2.sr2+e6m5.sr4") == error_of("e5m2*e5m2=e5m2.sr2+e6m5.sr4")
 
 
+@pytest.mark.slow
 def test_dot_error_of_wide_exact_accumulator_is_below_half_ulp(build):
     assert 0 < error_of("e5m2*e5m2+exact=bf16.rn", lengths=(64,)).ulp < 0.5
     # The accumulator loses nothing, so the error is zero.
     assert error_of("fxp4.4*fxp4.4+fxp12.8.rn").relative == 0
 
 
+@pytest.mark.slow
 def test_dot_error_against_drawn_includes_operand_rounding(build):
     """Products are added exactly and read in a format that holds their sums."""
     x, y = (dots_module._drawn(Dots(count=16), "normal", 8, side) for side in (0, 1))

@@ -28,6 +28,7 @@ from tests.kernel_products import (
 from tests.settings import EXHAUSTIVE
 
 
+@pytest.mark.slow
 def test_kernels_take_own_threads_in_forked_processes():
     """A forked process has none of the threads of torch, and a product that waits for them never ends."""
     spec = MacSpec.parse(TEXTS[0])

@@ -17,8 +17,9 @@ from tests import triton_kernel
 from tests.settings import EXHAUSTIVE, ROOT
 
 
+@pytest.mark.slow
 # 5 divides neither the number of formats nor that of modes: one in five has all of them.
-@pytest.mark.parametrize("step", [(), pytest.param(("1" if EXHAUSTIVE else "5",), marks=pytest.mark.slow)])
+@pytest.mark.parametrize("step", [(), ("1" if EXHAUSTIVE else "5",)])
 def test_triton_kernel_matches_tensors(step):
     """Triton runs on a GPU if there is one, and otherwise in its interpreter, in a separate process."""
     script = ROOT / "tests" / "triton_kernel.py"

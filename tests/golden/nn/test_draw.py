@@ -12,6 +12,7 @@ from halfulp.golden import nn
 from tests.layers_by_hand import E5M2, SEED, SR, network, normal
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("evaluation", "equal"), [("repeat", False), ("freeze", True), ("continue", False)])
 def test_evaluation_uses_chosen_random_words(evaluation, equal):
     model = nn.convert(tnn.Linear(64, 64), SR, evaluation=evaluation).model

@@ -46,7 +46,7 @@ def test_rotation_of_both_operands_keeps_products(size, groups):
     torch.testing.assert_close(a.norm(), x.norm(), rtol=1e-14, atol=0)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize("products", ["", " forward", " input_gradient weight_gradient"])
 def test_exact_layers_with_rotation_match_torch(products):
     """All three products and the gradient of the bias, in convolutions in groups and in linear layers."""

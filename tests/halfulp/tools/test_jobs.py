@@ -311,6 +311,7 @@ def test_scheduler_without_workers_is_reported(build, tool, monkeypatch):
         results(modules(1), program(tool), pool=pool)
 
 
+@pytest.mark.slow
 def test_lost_scheduler_is_reported(build, tool, tmp_path):
     with (
         scheduling() as (process, address),

@@ -186,6 +186,7 @@ def test_fit_is_locally_optimal(name, fmt, pieces):
     assert other.max() > found.error
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("against", ["real", "rounded"] if EXHAUSTIVE else ["real"])
 def test_fit_of_tanh16_within_one_ulp_has_known_pieces(against):
     found = fit("tanh", "fxp4.12", error=1, against=against)
@@ -200,7 +201,8 @@ def test_fit_of_tanh16_within_one_ulp_has_known_pieces(against):
         assert fit("tanh", "fxp4.12", pieces=found.pieces - 1, against=against).error > 1
 
 
-@pytest.mark.sampled(15, 2)
+@pytest.mark.slow
+@pytest.mark.sampled(2, 2)
 @pytest.mark.parametrize("name", FUNCTIONS)
 def test_free_breakpoints_beat_uniform(name):
     """Free breakpoints win if the error is well above that of rounding."""

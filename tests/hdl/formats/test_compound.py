@@ -233,6 +233,7 @@ def test_gemm_takes_words_for_each_product_of_parts():
     assert torch.equal(tiled, golden.gemm(a, b, text + source))
 
 
+@pytest.mark.slow
 def test_gemm_error_shrinks_with_parts():
     a, b = normal(32, 64), normal(64, 32)
     reference = a.double() @ b.double()

@@ -40,6 +40,7 @@ def test_clocks_are_drawn_between_neighbouring_stages(routed: list[Module]) -> N
     assert drawn == study([UNIT], stages=4, count=6)[1] != study([UNIT], stages=4, count=6, seed=1)[1]
 
 
+@pytest.mark.slow
 def test_clocks_are_drawn_up_to_the_maximum_of_the_device(routed: list[Module]) -> None:
     measured, drawn = study([UNIT], stages=8, count=20)
     assert measured[0].routed[-2:] == (240, 270)
@@ -60,6 +61,7 @@ def test_place_and_route_has_each_clock_as_target(routed: list[Module]) -> None:
         assert one.fewer == (30 * one.stages if one.stages else None)
 
 
+@pytest.mark.slow
 def test_clocks_by_stages_are_compared_with_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     routed = iter((30, 30, 60, 61, 58, 90, 100, 110))
 

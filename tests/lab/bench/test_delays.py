@@ -29,6 +29,7 @@ def test_delay_model_has_its_stated_error_of_units() -> None:
     assert f"{error(FRAME[~FRAME['operator'].isin(OPERATORS)], ECP5):.1%}" == f"{STATED[0]}%"
 
 
+@pytest.mark.slow
 def test_fit_finds_constants_of_delays() -> None:
     frame = FRAME[FRAME["operator"].isin(["add", "select", "shift left"])]
     other = replace(ECP5, level=ECP5.level + 80, chain=ECP5.chain - 40)

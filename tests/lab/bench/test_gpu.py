@@ -23,6 +23,7 @@ def lines(monkeypatch):
     return []
 
 
+@pytest.mark.slow
 def test_study_shows_bits_and_speed(lines):
     assert gpu.study(CPU, lines.append, side=32)
     assert lines[0].startswith("32 x 32 numbers on cpu")

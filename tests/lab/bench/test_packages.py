@@ -11,6 +11,7 @@ from halfulp.lab.bench import packages
 from halfulp.lab.bench.packages import PACKAGES, Package
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("package", "text"),
     [pytest.param(package, text, id=f"{package.name} {text}") for package in PACKAGES for text in package.texts],

@@ -18,6 +18,7 @@ def file(tmp_path):
     return path
 
 
+@pytest.mark.slow
 def test_peer_is_measured(file, tmp_path):
     answer = CliRunner().invoke(report, ["peers", str(file), "--top", "both", "-o", str(tmp_path)])
     assert answer.exit_code == 0, answer.output

@@ -266,6 +266,7 @@ def test_accuracy_plot_styles_are_distinct(layer):
     assert any("no training runs yet" in note for note in tables(report)["accuracy-networks"].notes)
 
 
+@pytest.mark.slow
 def test_accuracy_report_handles_infinite_errors(layer, tmp_path, monkeypatch):
     monkeypatch.setenv("HALFULP_BUILD", str(tmp_path / "build"))
     dots = default_dots(2, Layer.of(layer))

@@ -52,6 +52,7 @@ def test_policies_are_of_whole_programs():
         assert (policy.elementwise is None) == (name == FLOAT), name
 
 
+@pytest.mark.slow
 def test_one_step_gives_losses_that_are_cached(one_step, monkeypatch):
     plain, bf16 = rows = one_step(POLICIES["bf16"])
     assert 0 < abs(bf16["loss"] - plain["loss"]) < 0.1

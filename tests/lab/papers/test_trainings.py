@@ -161,6 +161,7 @@ def test_cases_that_take_long_have_fewer_seeds(own_build):
     assert "1 of 2 accuracies with fewer" in found.notes[0]
 
 
+@pytest.mark.slow
 def test_trained_cases_depend_on_policy_and_seed():
     """An emulated program in a narrow format gives another model than FP32, the same in each run."""
     narrow = Case("recurrent", (("*", arbitor.everything("e6m1")),), emulate=True)
