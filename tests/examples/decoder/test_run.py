@@ -27,7 +27,7 @@ def model(seed=1):
     return decoder
 
 
-@pytest.mark.slow
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("policy", ["e4m3fn", "bf16", "mxfp4", "e5m2_sr"])
 def test_engine_gives_tokens_and_bits_of_torch(policy):
     both = compare(model(), engine_of(POLICY.with_name(f"{policy}.toml")), [3], 20)
