@@ -140,7 +140,7 @@ def scripted(folder, request=MUL, **options):
 @pytest.mark.parametrize("pipeline", [0, 1])
 @pytest.mark.parametrize("row", CATALOGUE.values(), ids=CATALOGUE)
 def test_scripts_of_every_unit_run(row, pipeline, tmp_path, recorder):
-    fmt = next((fmt for fmt in ("e2m1fn", "fxp4.3") if row.spec.takes(parse(fmt), None)), BLOCK)
+    fmt = next((fmt for fmt in ("e2m1fn", "fxp4.3", "e3m2") if row.spec.takes(parse(fmt), None)), BLOCK)
     folder = scripted(tmp_path / "out", short(row.name, fmt, pipeline=pipeline))
     assert run(folder) == REPORTED
     commands = [line.split()[0] for line in recorder.read_text().splitlines()]
