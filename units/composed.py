@@ -72,7 +72,8 @@ class Composed(wiring.Component):
     Parameters
     ----------
     build : Build
-        Register stages of each step, by number or for a clock, and DSP blocks. Changes ``latency`` and no result bit.
+        Register stages of each step, by number or for a clock, with one more register behind each step, so that no path
+        has parts of two; and DSP blocks. Changes ``latency`` and no result bit.
     **fields
         Fields of ``SPEC``; formats and roundings may be texts.
 
@@ -173,9 +174,12 @@ class Composed(wiring.Component):
             delay = max(
                 (operand.delay for operand in operands if operand.when == when and operand.whole == whole), default=0
             )
-            latency = 1 if isinstance(step.spec, CompareSpec) else self.steps[step.name].latency
-            timed[step.name] = Timed(when, delay + latency, whole or step.reduces)
+            timed[step.name] = Timed(when, delay + self._latency_of(step), whole or step.reduces)
         return timed
+
+    def _latency_of(self, step: Step) -> int:
+        """Return the clock cycles of a step; behind stages is a register, because a clock is that between registers."""
+        return 1 if isinstance(step.spec, CompareSpec) else self.steps[step.name].latency + self.build.has_stages
 
     @property
     def _stored(self) -> dict[str, int]:
@@ -325,11 +329,10 @@ class Composed(wiring.Component):
         """Add the unit of a step, and the maximum's register."""
         m, unit, value = self.m, self.steps[step.name], self.timed[step.name]
         m.submodules[step.name] = unit
-        is_maximum = isinstance(step.spec, CompareSpec)
-        delay = value.delay - (1 if is_maximum else unit.latency)
+        delay = value.delay - self._latency_of(step)
         codes = [self._operand(name, value.when, delay) for name in step.operands]
         at = Timed(value.when, delay)
-        if is_maximum:
+        if isinstance(step.spec, CompareSpec):
             best = Signal(step.spec.result.width, name=f"{step.name}_best")
             m.d.comb += [Value.cast(unit.a).eq(best), Value.cast(unit.b).eq(codes[0])]
             first = self._beside("first", delay)
@@ -345,6 +348,10 @@ class Composed(wiring.Component):
         if "en" in unit.signature.members:
             m.d.comb += unit.en.eq(self.advance)
         self.values[step.name] = Value.cast(unit.o)
+        if self.build.has_stages:
+            self.values[step.name] = held = Signal(step.spec.result.width, name=f"{step.name}_held")
+            with m.If(self.advance):
+                m.d.sync += held.eq(Value.cast(unit.o))
 
 
 def _with(codes: Iterable[Value], controls: Iterable[int]) -> list[Value]:

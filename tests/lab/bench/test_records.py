@@ -10,6 +10,7 @@ from halfulp.boards.targets import FAMILIES
 from halfulp.fpga.package.manifest import RECORDS as HERE
 from halfulp.fpga.synth.liberty import OSU018, Library
 from halfulp.hdl.formats import RN
+from halfulp.hdl.specs import ComposedSpec
 from halfulp.implementation import short
 from halfulp.lab.bench import records
 from halfulp.lab.bench.records import (
@@ -221,6 +222,14 @@ def test_records_have_units_that_pages_compare():
     assert list(recorded("cell-delays")["target ns"]) == list(DELAYS), RUN
     arrays = {build().name for build in (*TILES, *ARRAYS_BY_MODULES, *KERNELS)}
     assert set(recorded("tiles")["unit"]) == arrays, RUN
+
+
+def test_paths_of_composed_units_have_no_parts_of_two_steps():
+    """A register is behind each step; without it, chains of units of a clock had paths of up to 273 cells."""
+    kept = recorded("others").set_index("unit")
+    units = [unit for unit in OTHERS if isinstance(unit.spec, ComposedSpec)]
+    assert len(units) == 4
+    assert max(kept.loc[str(unit)]["path"] for unit in units) < 60, RUN
 
 
 def test_port_of_rounding_costs_less_than_a_quarter():
