@@ -208,7 +208,7 @@ class Policy:
                         f"{name} have tiles, which are for operands in blocks such as nvfp4, not for {block or 'fp32'} "
                         f"in {phase}; omit tiles={cast.tiles}"
                     )
-                if cast.tiles is not None and cast.tiles.four_over_six:
+                if block is not None and cast.tiles is not None and cast.tiles.four_over_six:
                     check_four_over_six(block)
 
     def _check_scales(self) -> None:
