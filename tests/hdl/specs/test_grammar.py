@@ -50,9 +50,7 @@ def described(unit: str) -> list[UnitSpec]:
             given["random"] = Plateau(min(rounding.bits, 16))
         found.append(cls.filled(fmt, **given))
         if number % 2 and unit not in WITHOUT_OTHER_RESULT:
-            other = next(others)
-            if unit == "quire" and other.decode(0) != 0:
-                other = next(others)
+            other = next(other for other in others if cls.gives(other, rounding))
             found.append(cls.filled(fmt, **given, o=other))
     return found
 
