@@ -134,9 +134,10 @@ class Policy:
 
     Operands in blocks, as of ``mxfp8_e4m3*mxfp8_e5m2+fp32.rn``, are quantized along the sums of each product, so that a
     tensor has other blocks in its gradient products. The rounding of a cast is then that of the elements:
-    ``nvfp4*nvfp4+fp32.rn, gradients=sr8`` rounds gradients stochastically. If the scale of a block is a float, as of
-    nvfp4, a tensor has a scale in binary32, too, from its largest magnitude (``tensor="max"`` of
-    `halfulp.golden.quantize_blocks`). In convolutions, sums run over the channels and places of the kernel.
+    ``nvfp4*nvfp4+fp32.rn, gradients=sr8`` rounds gradients stochastically. If the scale of a block is a float with
+    less range than binary32, as of nvfp4, a tensor has a scale in binary32, too, from its largest magnitude
+    (``tensor="max"`` of `halfulp.golden.quantize_blocks`). In convolutions, sums run over the channels and places of
+    the kernel.
 
     Sparsity runs along the sums of a product, as sparse arrays have it. Weights and activations are pruned along the
     sums of the forward product, in convolutions along the channels at each place of the kernel, and their gradient

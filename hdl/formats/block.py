@@ -130,8 +130,8 @@ class Block(Family):
 
     @property
     def has_tensor_scale(self) -> bool:
-        """True if tensors of blocks need one more scale, because floats as scales have a small range (nvfp4)."""
-        return not isinstance(self.scale, Scale)
+        """True if tensors of blocks need one more scale: floats as scales have less range than binary32 (nvfp4)."""
+        return not isinstance(self.scale, Scale) and self.scale.largest < Fraction(2) ** 127
 
     @property
     def zero_scale(self) -> int:

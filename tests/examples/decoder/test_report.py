@@ -2,6 +2,7 @@
 
 import copy
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from amaranth.hdl import Fragment
@@ -83,6 +84,11 @@ def test_report_of_the_record_has_a_row_for_each_policy(tmp_path):
     assert list(made.tables["decoder"].frame["policy"]) == ["bf16", "e4m3fn", "e5m2_sr", "mxfp4"]
     assert set(made.plots) == {"decoder-lut", "decoder-energy"}
     assert Record(**(vars(recorded))) == recorded
+
+
+def test_figures_are_told_as_soon_as_they_are_there(capsys):
+    report._tell([Path("a.toml"), Path("b.toml")], "{:,} LUT, loss {:.2f}", [12345, 7], [1.376, 2])
+    assert capsys.readouterr().err == "a: 12,345 LUT, loss 1.38\nb: 7 LUT, loss 2.00\n"
 
 
 @pytest.mark.parametrize(

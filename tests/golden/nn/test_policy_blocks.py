@@ -53,6 +53,18 @@ def test_bias_and_tensor_scales_of_nvfp4():
     assert torch.allclose(layer.bias.grad, want.sum(0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("scale", ["fp32", "bf16"])
+def test_scales_with_the_range_of_binary32_need_none_of_the_tensor(scale):
+    """A scale of the tensor made the scales of blocks so large that every product was infinite."""
+    torch.manual_seed(0)
+    block = f"block(e4m3fn,128,{scale},nearest)"
+    layer = nn.Linear(200, 12, bias=False, policy=f"{block}*{block}+fp32.rn, weights=rn tiles=128")
+    x = torch.randn(5, 200)
+    tiles = golden.quantize_tiles(layer.weight.detach().mT, block, rows=128, dim=0)
+    assert layer(x).equal(multiplied(golden.quantize_blocks(x, block), tiles, block, block))
+    assert layer(x).isfinite().all()
+
+
 @pytest.mark.parametrize("tiles", ["16", "16.4over6", "1.4over6"])
 def test_weights_in_tiles(tiles):
     torch.manual_seed(0)
