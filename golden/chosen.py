@@ -53,7 +53,7 @@ def by_mode(function: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(function)
     def operation(*operands: Any, **parameters: Any) -> Any:
-        rounding = Rounding.parse(parameters.get("rounding", RN))
+        rounding = Rounding.parse(parameters.get("rounding", RN), faithful=True)
         mode = mode_of(parameters.pop("mode", None), rounding)
         if mode is None:
             return function(*operands, **parameters)

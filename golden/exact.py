@@ -14,7 +14,20 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
-from halfulp.hdl.formats import OFF, RD, RN, SATFINITE, Block, Compound, Fixed, Float, Format, Rounding, Saturation
+from halfulp.hdl.formats import (
+    OFF,
+    RD,
+    RN,
+    RU,
+    SATFINITE,
+    Block,
+    Compound,
+    Fixed,
+    Float,
+    Format,
+    Rounding,
+    Saturation,
+)
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.hdl.specs import COMPOSED, UNITS, MmaSpec
 from halfulp.hdl.specs.classify import CLASSES
@@ -119,6 +132,15 @@ def unrounded(operation: Callable[..., Any], *operands: Any, **parameters: Any) 
     finally:
         _unrounded.reset(token)
     return collected
+
+
+def neighbours(operation: Callable[..., Any], *operands: Any, **parameters: Any) -> tuple[int, int]:
+    """Return the codes of the numbers next to the exact result of an operation; both are its own if it is a number."""
+    *_, number = unrounded(operation, *operands, **parameters)
+    below, above = (
+        _encode(number, o=parameters["o"], rounding=mode, saturate=parameters.get("saturate", OFF)) for mode in (RD, RU)
+    )
+    return below, above
 
 
 def _flag_bits(**raised: bool) -> int:

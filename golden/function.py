@@ -1,4 +1,4 @@
-"""Correctly rounded functions of one number, from tables of their results for all codes."""
+"""Functions of one number, from tables of their results for all codes, and of wide formats from polynomials."""
 
 from dataclasses import replace
 
@@ -7,7 +7,9 @@ from torch import Tensor
 
 from halfulp.hdl.formats import parse
 from halfulp.hdl.specs import FunctionSpec
+from halfulp.hdl.specs.function import TABLE_WIDTH
 
+from . import polynomials
 from .check import codes_of
 from .codec import unpack
 from .operation import operation
@@ -23,7 +25,9 @@ def function(spec: FunctionSpec, number: Raw, *, x: Tensor) -> Raw:
 
 
 def value_of(spec: FunctionSpec, x: Raw, codes: Tensor) -> Raw:
-    """Return the values of a function at codes and their numbers, rounded to odd in binary64."""
+    """Return the values of a function at codes and their numbers, rounded to odd in binary64, or near them."""
+    if spec.rounding.faithful and spec.a.width > TABLE_WIDTH:
+        return polynomials.value_of(spec, x)
     # mpmath, which computes the tables, loads slowly.
     from .function_table import table
 

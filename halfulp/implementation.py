@@ -335,7 +335,7 @@ def _names(cls: type[UnitSpec]) -> list[str]:
 
 
 def _all(fmt: str, options: dict[str, Any]) -> list[Implementation]:
-    rounding = None if (text := options.get("rounding")) is None else Rounding.parse(text)
+    rounding = None if (text := options.get("rounding")) is None else Rounding.parse(text, faithful=True)
     result = None if (text := options.get("to")) is None else parse_operand(text)
     built = []
     for unit, cls in UNITS.items():

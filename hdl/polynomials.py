@@ -8,6 +8,7 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from fractions import Fraction
+from typing import NamedTuple
 
 from amaranth.hdl import Cat, Const, Module, Mux, Value
 
@@ -15,7 +16,7 @@ from .fixed import FixedRaw, of_raw, to_raw
 from .formats.base import floor_log2, significand_bits
 from .product import product
 from .raw import LeadingZeros, OperationFlags, Promises, Raw, normalise
-from .specs.polynomials import ANGLE, LOGARITHM, ODD, POWER, Polynomials, Result
+from .specs.polynomials import ANGLE, LOGARITHM, ODD, POWER, RATIO, TURN, Polynomials, Result
 from .wire import NEVER, extended, lookup, shift_up, wire
 
 
@@ -33,23 +34,28 @@ def function_of(m: Module, x: Raw, name: str, table: Polynomials, *, dsp: bool) 
         return _logarithm(m, x, table, dsp)
     if table.reduction == ANGLE:
         return _angle(m, x, name == "cos", table, dsp)
+    if table.reduction == RATIO:
+        return _ratio(m, x, table, dsp)
+    if table.reduction == TURN:
+        return _turn(m, x, name == "cos", table, dsp)
     return _binades(m, x, name, table, dsp)
 
 
 def _evaluated(m: Module, index: Value, rest: Value, table: Polynomials, dsp: bool) -> Value:
     """Return v of `Polynomials`."""
-    constant, slope, bend = (
+    constant, *others = (
         wire(m, lookup(index, list(column)), f"coefficient_{place}")
         for place, column in enumerate(zip(*table.rows, strict=True))
     )
-    if table.inner:
-        upper = rest[table.rest - table.inner :]
-        bent = wire(m, product(m, bend, upper, "bend_product", dsp=dsp), "bend")
-        slope = wire(m, slope + (bent >> table.inner), "slope")
     if not table.rest:
         return constant
-    moved = wire(m, product(m, slope, rest, "slope_product", dsp=dsp), "moved")
-    return wire(m, constant + (moved >> table.rest), "polynomial")
+    bits = (table.rest, *table.inner)
+    slope = others[-1]
+    for place in reversed(range(len(others))):
+        upper = rest[table.rest - bits[place] :]
+        moved = wire(m, product(m, slope, upper, f"product_{place}", dsp=dsp), f"moved_{place}")
+        slope = wire(m, (others[place - 1] if place else constant) + (moved >> bits[place]), f"polynomial_{place}")
+    return slope
 
 
 def _power(m: Module, x: Raw, table: Polynomials, dsp: bool) -> Raw:
@@ -107,10 +113,30 @@ def _logarithm(m: Module, x: Raw, table: Polynomials, dsp: bool) -> Raw:
     multiple = wire(m, product(m, exponent, Const(table.factor), "factor_product", dsp=dsp), "multiple")
     total = wire(m, (multiple + value).as_signed(), "logarithm")
     inexact = fraction.any() if table.factor == 1 << table.value else fraction.any() | exponent.any()
+    return _of_logarithm(m, x, total, -table.value, inexact)
+
+
+def _ratio(m: Module, x: Raw, table: Polynomials, dsp: bool) -> Raw:
+    """Return ``e * factor + (m - 1) * v`` for a number ``2^e * m`` with 3/4 <= m < 3/2."""
+    fraction = x.significand[:-1]
+    value = _evaluated(m, *_split(fraction, table.segments), table, dsp)
+    # A number from 3/2 on is halved.
+    upper = fraction[-1]
+    distance = wire(m, Mux(upper, Cat(fraction, upper), Cat(NEVER, fraction)).as_signed(), "distance")
+    exponent = wire(m, (x.exponent + x.base + upper).as_signed(), "exponent")
+    multiple = wire(m, product(m, exponent, Const(table.factor), "factor_product", dsp=dsp), "multiple")
+    near = wire(m, product(m, distance, value, "distance_product", dsp=dsp), "near")
+    scale = table.precision + table.value
+    total = wire(m, ((multiple << (scale - table.places)) + near).as_signed(), "logarithm")
+    return _of_logarithm(m, x, total, -scale, NEVER)
+
+
+def _of_logarithm(m: Module, x: Raw, total: Value, quantum: int, inexact: Value) -> Raw:
+    """Return the logarithm of a number from its value in fixed point, which the special values replace."""
     number = FixedRaw(
         integer=total,
         sign=wire(m, x.zero | (~x.inf & total[-1]), "logarithm_sign"),
-        quantum=-table.value,
+        quantum=quantum,
         sticky=inexact,
         nan=wire(m, x.nan | (x.sign & ~x.zero), "logarithm_nan"),
         inf=wire(m, x.inf | x.zero, "logarithm_inf"),
@@ -120,8 +146,16 @@ def _logarithm(m: Module, x: Raw, table: Polynomials, dsp: bool) -> Raw:
     return replace(to_raw(m, number, "logarithm"), flags=flags)
 
 
-def _angle(m: Module, x: Raw, cosine: bool, table: Polynomials, dsp: bool) -> Raw:
-    """Return the sine or cosine by that of an angle in the first quadrant, and of a small angle by a constant."""
+class Turned(NamedTuple):
+    """Angle in the first quadrant as a fraction of it; ``small`` angles have none."""
+
+    small: Value
+    quadrant: Value
+    fraction: Value
+
+
+def _turned(m: Module, x: Raw, cosine: bool, table: Polynomials, dsp: bool) -> Turned:
+    """Return the quadrant of an angle, one later for cosines, and the fraction whose sine is that of the angle."""
     place = wire(m, (x.exponent + (x.base - table.low)).as_signed(), "place")
     small = wire(m, place[-1], "is_small")
     multiple = wire(m, lookup(place[: len(table.multiples).bit_length()], list(table.multiples)), "multiple")
@@ -129,6 +163,41 @@ def _angle(m: Module, x: Raw, cosine: bool, table: Polynomials, dsp: bool) -> Ra
     turned = wire(m, extended(turned, table.fraction + 2)[: table.fraction + 2], "turned")
     quadrant = wire(m, (turned[table.fraction :] + cosine)[:2], "quadrant")
     fraction = wire(m, turned[: table.fraction] ^ quadrant[0].replicate(table.fraction), "fraction")
+    return Turned(small, quadrant, fraction)
+
+
+def _turn(m: Module, x: Raw, cosine: bool, table: Polynomials, dsp: bool) -> Raw:
+    """Return the sine or cosine as a multiple of the angle in the first quadrant; of a small angle, the angle or 1."""
+    small, quadrant, fraction = _turned(m, x, cosine, table, dsp)
+    value = _evaluated(m, *_split(fraction[-table.value - 2 :], table.segments), table, dsp)[: table.value + 1]
+    # A small angle takes part as a fraction, so that one shifter normalises both.
+    bounds = Promises(emin=0, emax=0, leading=LeadingZeros.ANY)
+    angle = Raw(sign=NEVER, exponent=Const(0, 1), significand=fraction, zero=NEVER, base=0, promises=bounds)
+    angle = normalise(m, angle, "fraction", 1 - len(fraction), 0)
+    first = angle.significand[-table.leading :]
+    width, least = table.leading + table.value + 1, min(x.promises.emin, angle.base)
+    multiple = product(m, first, value, "angle_product", dsp=dsp)[:width]
+    near = Const(1 << (width - 1), width) if cosine else Cat(Const(0, width - table.precision), x.significand)
+    near_exponent = Const(-least) if cosine else x.exponent + (x.base - least)
+    exponent = Mux(small, near_exponent, angle.exponent + (angle.base - least))
+    top = 0 if cosine else max(0, min(table.low, x.promises.emax))
+    negative = (~small & quadrant[1] & ~x.zero) ^ (NEVER if cosine else x.sign)
+    significand = wire(m, Mux(small, near, multiple), "sine")
+    return Raw(
+        sign=wire(m, negative, "value_sign"),
+        exponent=wire(m, exponent[: max((top - least).bit_length(), 1)], "value_exponent"),
+        significand=significand if cosine else _unless(m, x.zero, significand),
+        nan=wire(m, x.nan | x.inf, "angle_nan"),
+        zero=NEVER if cosine else x.zero,
+        base=least,
+        promises=Promises(emin=least, emax=top, leading=LeadingZeros.AT_MOST_ONE, zero_emax=top),
+        flags=OperationFlags(invalid=x.flags.invalid | (x.inf & ~x.nan)),
+    )
+
+
+def _angle(m: Module, x: Raw, cosine: bool, table: Polynomials, dsp: bool) -> Raw:
+    """Return the sine or cosine by that of an angle in the first quadrant, and of a small angle by a constant."""
+    small, quadrant, fraction = _turned(m, x, cosine, table, dsp)
     value = _evaluated(m, *_split(fraction, table.segments), table, dsp)[: table.value]
     width = max(table.value, table.precision)
     value, least = Cat(Const(0, width - table.value), value), x.promises.emin

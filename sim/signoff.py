@@ -236,8 +236,10 @@ def _exact(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
     progress.total("comparing with exact arithmetic", vectors.count)
     wrong = 0
     for at in range(vectors.count):
-        results = exact_codes(unit, {port: int(column[at]) for port, column in vectors.codes.items()})
-        wrong += any(int(expected[port][at]) != result for port, result in results.items())
+        codes, want = (
+            {port: int(column[at]) for port, column in columns.items()} for columns in (vectors.codes, expected)
+        )
+        wrong += exact_codes(unit, codes, want) != want
         progress.advance(1)
     return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}, []
 

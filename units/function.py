@@ -15,11 +15,12 @@ from .arithmetic import Arithmetic, Computed
 
 
 class Function(Arithmetic):
-    """Function of one number, correctly rounded: the exact value is rounded once.
+    """Function of one number, correctly rounded: the exact value is rounded once, or faithfully in wide formats.
 
     Operands of up to 8 bits select their result from a table. For wider ones, a table of polynomials approximates the
     function, and every number of the operand's format is checked to round as the exact value does, when the table is
-    made. Elaboration makes it, or takes it from the cache.
+    made. Elaboration makes it, or takes it from the cache. Formats of more than 16 bits need the rounding ``faithful``,
+    with which a proof bounds all errors by less than one last place instead.
 
     Formula
     -------
@@ -79,7 +80,10 @@ class Function(Arithmetic):
         if self._is_table:
             return tabulated(m, self.a.as_value(), self._results()), random
         # mpmath, which makes tables, loads slowly.
-        from halfulp.hdl.fit.polynomials import table_of
+        if self.spec.rounding.faithful:
+            from halfulp.hdl.fit.faithful import table_of
+        else:
+            from halfulp.hdl.fit.polynomials import table_of
 
         x = as_raw(m, operands[0], "a")
         number = function_of(m, x, self.spec.function, table_of(self.spec), dsp=self.build.dsp)

@@ -28,6 +28,9 @@ from .functions import Function
 Lines = list[tuple[Any, Any]]
 """Coefficients c1 and c2 of polynomials, as numbers of mpmath."""
 
+Found = dict[int, tuple[int, list[Any], list[Any]]]
+"""Number of leading bits, coefficients and exponents of v of each group."""
+
 MORE_BITS = 16
 """Fraction bits of values beside those that the intervals need, at most."""
 
@@ -95,7 +98,7 @@ def _power(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task:
     places = fraction + 4 if spec.function == "exp" else 0
     with mp.workprec(200):
         factor = int(mp.nint(mp.ldexp(1 / mp.ln2, places))) if spec.function == "exp" else 1
-    table = Polynomials(POWER, cells.precision, segments, 0, 0, value, (), factor, places, fraction, high=_limit(spec))
+    table = Polynomials(POWER, cells.precision, segments, 0, (), value, (), factor, places, fraction, high=limit(spec))
     # Farther numbers overflow or are tiny.
     near = cells.at((cells.exponent < table.high) & ~cells.free)
     down = np.maximum(places - fraction - (near.exponent - near.precision + 1), -fraction - table.high)
@@ -123,7 +126,7 @@ def _power(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task:
     )
 
 
-def _limit(spec: FunctionSpec) -> int:
+def limit(spec: FunctionSpec) -> int:
     """Return an exponent from which on numbers have powers of two beyond the range, or far below the smallest."""
     o = spec.result
     sizes = floor_log2(max(o.largest, -o.lowest)) + 4, spec.unit_rounding.places + 4 - o.quantum
@@ -143,7 +146,7 @@ def _logarithm(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> T
     high = np.where(cells.below, -found[0] - inexact, found[1])
     fraction = cells.significand - (1 << (cells.precision - 1))
     index, rest = _split(fraction, cells.precision - 1, segments)
-    table = Polynomials(LOGARITHM, cells.precision, segments, 0, 0, value, (), factor)
+    table = Polynomials(LOGARITHM, cells.precision, segments, 0, (), value, (), factor)
     count = 1 << segments
     moved = cells.exponent * factor
     return Task(
@@ -169,7 +172,7 @@ def _angle(cells: Cells, spec: FunctionSpec, value: int, segments: int) -> Task:
     found[1][(quadrant & 2 == 2) != near.below] = -FARTHEST
     index, rest = _split(inverted, fraction, segments)
     table = Polynomials(
-        ANGLE, cells.precision, segments, 0, 0, value, (), fraction=fraction, low=first, multiples=tuple(multiples)
+        ANGLE, cells.precision, segments, 0, (), value, (), fraction=fraction, low=first, multiples=tuple(multiples)
     )
     count = 1 << segments
     return Task(
@@ -242,7 +245,7 @@ class Groups:
         """Return the table with the fewest polynomials in each group; None if the fraction bits do not suffice."""
         cells, width = self.cells, self.cells.precision - 1
         fraction = cells.significand - (1 << width)
-        found: dict[int, tuple[int, list[Any], list[Any]]] = {}
+        found: Found = {}
         for segments in range(width + 1):
             for group in sorted({*self.group.tolist()} - {*found}):
                 at = np.flatnonzero(self.group == group)
@@ -287,30 +290,29 @@ class Groups:
             return None
         return self._table(value, degree, found)
 
-    def _table(self, value: int, degree: int, found: dict[int, tuple[int, list[Any], list[Any]]]) -> Polynomials:
-        """Return the table of groups; the longest come first, so that a first index has zeros where bits follow."""
-        width = self.cells.precision - 1
-        groups = [(0, 0)] * (max(found) + 1)
-        rows: list[Any] = []
-        exponents: list[Any] = []
-        for group in sorted(found, key=lambda group: -found[group][0]):
-            segments, own, its_exponents = found[group]
-            groups[group] = segments, len(rows)
-            rows += own
-            exponents += its_exponents
-        return Polynomials(
-            BINADES,
-            self.cells.precision,
-            0,
-            width,
-            width * (degree == 2),
-            value,
-            tuple(map(tuple, rows)),
-            low=self.low,
-            high=self.high,
-            groups=tuple(groups),
-            exponents=tuple(exponents),
-        )
+    def _table(self, value: int, degree: int, found: Found) -> Polynomials:
+        precision = self.cells.precision
+        empty = Polynomials(BINADES, precision, 0, precision - 1, (precision - 1,) * (degree - 1), value, ())
+        return grouped(replace(empty, low=self.low, high=self.high), found)
+
+
+def grouped(table: Polynomials, found: Found) -> Polynomials:
+    """Return the table of groups; the longest come first, so that a first index has zeros where bits follow."""
+    groups = [(0, 0)] * (max(found) + 1)
+    rows: list[Any] = []
+    exponents: list[Any] = []
+    for group in sorted(found, key=lambda group: -found[group][0]):
+        segments, own, its_exponents = found[group]
+        groups[group] = segments, len(rows)
+        rows += own
+        exponents += its_exponents
+    columns = len(table.inner) + 2
+    return replace(
+        table,
+        rows=tuple(tuple(row[:columns]) for row in rows),
+        groups=tuple(groups),
+        exponents=tuple(exponents),
+    )
 
 
 def _relative(name: str, negative: Any, small: Any) -> Any:
@@ -384,7 +386,9 @@ def fitted(task: Task, degree: int, known: dict[tuple[int, int], Lines]) -> Poly
         return None
     rows = np.zeros((task.count, 3), np.int64)
     rows[used] = found
-    return replace(table, rest=rest, inner=inner, rows=tuple((a, b, c) for a, b, c in rows.tolist()))
+    return replace(
+        table, rest=rest, inner=(inner,) * (degree - 1), rows=tuple(map(tuple, rows[:, : degree + 1].tolist()))
+    )
 
 
 def _rows(
@@ -432,7 +436,7 @@ def cost(table: Polynomials) -> float:
     if table.exponents:
         columns.append(tuple(exponent for exponent, _ in table.exponents))
     widths = [max(max(column) - min(*column, 0), 1).bit_length() for column in columns]
-    multipliers = widths[1] * table.rest / 2 + widths[2] * table.inner / 2
+    multipliers = sum(bits * width for bits, width in zip((table.rest, *table.inner), widths[1:], strict=False)) / 2
     return sum(widths) * max(len(table.rows) / 64, 1) + multipliers
 
 

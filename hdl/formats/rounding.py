@@ -63,18 +63,23 @@ class Rounding:
         ``sr`` if there are random bits.
     guard : int
         Number of further discarded bits that are not merged into a sticky bit, 0 or 1. It changes no result.
+    faithful : bool
+        The result is one of the two numbers next to the exact one, or is the exact one: the number that is rounded, by
+        ``rn``, is an approximation with an error of less than a quarter of the last place. Its text is ``faithful``.
 
     Raises
     ------
     TypeError
         If ``mode`` is not a string, or ``bits`` or ``guard`` is not an integer.
     ValueError
-        If the mode is unknown, does not allow this number of bits, or ``guard`` is neither 0 nor 1.
+        If the mode is unknown, does not allow this number of bits, ``guard`` is neither 0 nor 1, or a mode other than
+        ``rn`` is faithful.
     """
 
     mode: str
     bits: int = 0
     guard: int = 0
+    faithful: bool = False
 
     def __post_init__(self) -> None:
         if not isinstance(self.mode, str):
@@ -88,19 +93,27 @@ class Rounding:
                 raise ValueError(f"{self} has {self.bits} random bits; sr takes 1 to {MAX_RANDOM_BITS}")
         elif self.bits:
             raise ValueError(f"rounding mode {self.mode} takes no random bits; only sr does")
+        if self.faithful and self.mode != "rn":
+            raise ValueError(f"rounding mode {self.mode} cannot be faithful; only rn can")
 
     def __str__(self) -> str:
+        if self.faithful:
+            return FAITHFUL_TEXT
         stochastic = f"sr{self.bits}" if self.bits or self.mode == "sr" else ""
         return stochastic if self.mode == "sr" else "_".join(filter(None, (self.mode, stochastic)))
 
     @classmethod
-    def parse(cls, text: "str | Rounding") -> "Rounding":
+    def parse(cls, text: "str | Rounding", *, faithful: bool = False) -> "Rounding":
         """Parse a rounding mode such as ``rn``, ``sr10``, ``port`` or ``port_ro_sr10``.
 
-        The names ``rne rna rtz rup rdn rto`` are accepted too.
+        The names ``rne rna rtz rup rdn rto`` are accepted too. ``faithful`` allows the text of that name.
         """
+        if not faithful and str(text) == FAITHFUL_TEXT:
+            raise ValueError(NOT_FAITHFUL)
         if isinstance(text, Rounding):
             return text
+        if text == FAITHFUL_TEXT:
+            return FAITHFUL
         if not isinstance(text, str):
             raise TypeError(f"a rounding mode must be a Rounding or a string such as 'rn', not {type(text).__name__}")
         if match := re.fullmatch(r"sr([0-9]+)", text):
@@ -221,6 +234,11 @@ def _choices(port: Rounding) -> tuple[Rounding, ...]:
 
 _PORT = re.compile(r"port(_ro)?(?:_sr([0-9]+))?")
 
+FAITHFUL_TEXT = "faithful"
+
+NOT_FAITHFUL = "only results of function can have the rounding faithful; choose another mode, such as rn"
+"""Error where results are rounded correctly."""
+
 _SPELLINGS = f"{', '.join(mode for mode in ALL_MODES if mode != 'sr')}, sr1 to sr{MAX_RANDOM_BITS} and port"
 
 PATTERN = f"(?:{'|'.join(mode for mode in (*ALL_MODES, *_IEEE_NAMES) if mode != 'sr')}|sr[0-9]+)"
@@ -228,6 +246,7 @@ PATTERN = f"(?:{'|'.join(mode for mode in (*ALL_MODES, *_IEEE_NAMES) if mode != 
 
 RN, RA, RH, RHU, RHD, RZ, RU, RD, RO = map(Rounding, MODES)
 EXACT = Rounding("exact")
+FAITHFUL = Rounding("rn", faithful=True)
 
 
 def stochastic(bits: int) -> Rounding:

@@ -18,6 +18,12 @@ FUNCTIONS = ("exp", "exp2", "log", "log2", "sin", "cos", "tanh", "sigmoid", "gel
 MAX_WIDTH = 16
 """Maximum width of operands and results, whose results are checked for all codes."""
 
+FAITHFUL_WIDTH = 32
+"""Maximum width of operands and results that are rounded faithfully."""
+
+FAITHFUL_PRECISION = 24
+"""Maximum precision of these: 64 bits hold the integers of their computation."""
+
 TABLE_WIDTH = 8
 """Maximum width of operands whose results RTL has in a table, and of those that it rounds stochastically."""
 
@@ -32,20 +38,25 @@ MAX_WINDOW = 44
 class FunctionSpec(EndlessSpec, form="function function(a)[>o]", summary="function of a, correctly rounded"):
     """Function of one number, rounded once.
 
+    With the rounding ``faithful``, formats have up to 32 bits, and a result is one of the two numbers next to the exact
+    value, or is that value.
+
     Parameters
     ----------
     function : str
         Name of the function: one of `FUNCTIONS`.
     a : Format
-        Format of the operand, of at most 16 bits.
+        Format of the operand, of at most 16 bits, or 32 if the rounding is ``faithful``.
     o : Format
-        Format of the result, of at most 16 bits; default: ``a``.
+        Format of the result, as wide at most; default: ``a``.
 
     Raises
     ------
     TypeError, ValueError
         As `UnitSpec`; also if the function is unknown, or a format is wider, has numbers beyond binary64, or wraps.
     """
+
+    FAITHFUL = True
 
     function: str
     a: Format
@@ -59,6 +70,16 @@ class FunctionSpec(EndlessSpec, form="function function(a)[>o]", summary="functi
         for name, fmt in (("a", self.a), ("o", self.o or self.a)):
             if fmt.parts == 1 and fmt.has_zero:
                 _check(name, fmt, self.rounding)
+        widths = [fmt.width for fmt in (self.a, self.o or self.a)]
+        if self.rounding.faithful and max(widths) <= MAX_WIDTH:
+            raise ValueError(
+                f"the rounding faithful has no effect in formats of up to {MAX_WIDTH} bits, whose results are rounded "
+                "correctly; choose another mode, such as rn"
+            )
+        if self.rounding.faithful and self.flags:
+            raise ValueError(
+                "function with the rounding faithful has no exception flags, which tell exact results; omit flags"
+            )
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
@@ -67,6 +88,7 @@ class FunctionSpec(EndlessSpec, form="function function(a)[>o]", summary="functi
     @classmethod
     def takes(cls, fmt: Format, rounding: Rounding | None) -> bool:
         in_rtl = rounding is None or not rounding.bits or fmt.width <= TABLE_WIDTH
+        in_rtl &= fmt.width > MAX_WIDTH or not (rounding and rounding.faithful)
         return super().takes(fmt, rounding) and in_rtl and _is_format("a", fmt) and cls.gives(fmt, rounding)
 
     @classmethod
@@ -85,9 +107,16 @@ class FunctionSpec(EndlessSpec, form="function function(a)[>o]", summary="functi
 
 def _check(name: str, fmt: Format, rounding: Rounding) -> None:
     """Raise ValueError if the operand or result ``name`` has no results in a table."""
-    if fmt.width > MAX_WIDTH:
+    most = FAITHFUL_WIDTH if rounding.faithful else MAX_WIDTH
+    if fmt.width > most:
+        other = ", or choose the rounding faithful" * (most < fmt.width <= FAITHFUL_WIDTH)
         raise ValueError(
-            f"{name} of function must have at most {MAX_WIDTH} bits, and {fmt} has {fmt.width}; convert it"
+            f"{name} of function must have at most {most} bits, and {fmt} has {fmt.width}; convert it{other}"
+        )
+    if fmt.precision > FAITHFUL_PRECISION:
+        raise ValueError(
+            f"{name} of function must have a precision of at most {FAITHFUL_PRECISION} bits, and that of {fmt} is "
+            f"{fmt.precision}; convert it"
         )
     if floor_log2(max(fmt.largest, -fmt.lowest)) > MAX_EXPONENT or floor_log2(fmt.smallest) < -MAX_EXPONENT - 50:
         raise ValueError(f"{name} of function must have the range of binary64 at most, unlike {fmt}; convert it")

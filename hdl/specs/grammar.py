@@ -235,7 +235,7 @@ class _Reader:
         if (suffix := _SUFFIX.match(self.text, self.position)) is None:
             return
         try:
-            second = Rounding.parse(suffix[1])
+            second = Rounding.parse(suffix[1], faithful=True)
         except ValueError:
             return
         sentence = f"{first} and {second} are two rounding modes; write one of them"
@@ -264,7 +264,7 @@ class _Reader:
             self._fail()
 
     def _rounding(self, suffix: "re.Match[str]") -> Rounding:
-        rounding: Rounding = self._value(suffix.start(1), Rounding.parse, suffix[1])
+        rounding: Rounding = self._value(suffix.start(1), partial(Rounding.parse, faithful=True), suffix[1])
         return rounding
 
     def _blanks(self) -> None:
@@ -329,6 +329,8 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
         "- `.rn` and the other rounding modes follow the formula (default: `.rn`; `.sr3` for `sru`). A rounded product",
         "  has its own rounding: `mac fp16*fp16=fp16.rz+fp32.rn`.",
         "- `.port` reads the mode of each operation from an input; `.port_ro_sr8` also allows `ro` and `sr8`.",
+        "- `.faithful` gives one of the two numbers next to the exact result of a `function` in a format of more than",
+        "  16 bits.",
         "- `.sat` returns the largest finite number on overflow, `.satfinite` also in place of an infinity.",
         "- `@lfsr16` or `@plateau3-rep` is an internal source of random words, `:5` its state after reset (default:",
         "  1). Without a source, random words are an input.",

@@ -1,9 +1,10 @@
 """Table of polynomials that computes a function of one number, as integers.
 
 A table reduces the significand and the exponent of a number to an index and a distance t of ``rest`` bits, and computes
-``v = c0 + floor((c1 + floor(c2 * u / 2^inner)) * t / 2^rest)`` with the coefficients of the index, where u are the
-``inner`` upper bits of t. The true value of the function is in the open interval from v to v + 1, or is v for the
-results that are exact.
+``v = c0 + floor((c1 + floor((c2 + ...) * u / 2^w)) * t / 2^rest)`` with the coefficients of the index, where u are the
+w upper bits of t, and ``inner`` has w for c2 and each further coefficient. In tables for correct rounding, the true
+value of the function is in the open interval from v to v + 1, or is v for the results that are exact; in those for
+faithful rounding, `halfulp.hdl.fit.faithful` bounds its distance from v.
 """
 
 import json
@@ -12,12 +13,20 @@ from dataclasses import dataclass, fields
 from fractions import Fraction
 from typing import Any, NamedTuple, Self
 
-POWER, LOGARITHM, ANGLE, BINADES = REDUCTIONS = ("power", "logarithm", "angle", "binades")
+POWER, LOGARITHM, ANGLE, BINADES, RATIO, TURN = REDUCTIONS = (
+    "power",
+    "logarithm",
+    "angle",
+    "binades",
+    "ratio",
+    "turn",
+)
 """Reductions of the argument.
 
 ``power``: x * factor = n + f with an integer n and 0 <= f < 1; the value is 2^n * v. ``logarithm``: x = 2^e * m with
 1 <= m < 2, and the value e * factor + v. ``angle``: abs(x) * 2 / pi = n + f, where n is the quadrant. ``binades``: each
-binade of the argument has polynomials of its own.
+binade of the argument has polynomials of its own. ``ratio``: x = 2^e * m with 3/4 <= m < 3/2, and the value
+e * factor + (m - 1) * v. ``turn``: n and f as for ``angle``, and the value f * v.
 """
 
 KINDS = {
@@ -58,37 +67,43 @@ class Polynomials:
         Bits of the significand.
     segments : int
         Number of leading bits of the reduced argument that select a polynomial; 0 for ``binades``.
-    rest, inner : int
-        Bits of t, and of its upper part that the coefficient c2 multiplies; see above.
+    rest : int
+        Bits of t.
+    inner : tuple of int
+        Bits of the upper parts of t that the coefficients from c2 on multiply; see above.
     value : int
         Fraction bits of v.
-    rows : tuple of (int, int, int)
-        Coefficients c0, c1, c2 by index.
+    rows : tuple of tuples of int
+        Coefficients c0, c1, ... by index.
     factor : int
-        Constant of the reductions ``power`` and ``logarithm``.
+        Constant of the reductions ``power``, ``logarithm`` and ``ratio``.
     places : int
         Fraction bits of ``factor``.
     fraction : int
-        Fraction bits of the reduced argument of ``power`` and ``angle``.
+        Fraction bits of the reduced argument of ``power``, ``angle`` and ``turn``.
     low, high : int
-        For ``binades``, arguments below 2^low share polynomials, and so do those from 2^high on. For ``angle``,
-        arguments below 2^low need none.
+        For ``binades``, arguments below 2^low share polynomials, and so do those from 2^high on. For ``angle`` and
+        ``turn``, arguments below 2^low need none. For ``power``, exponent from which on results are out of range.
     groups : tuple of (int, int)
         For ``binades``, by sign and binade: the number of leading bits of the fraction that select a polynomial, and
         the index of the first one. The other bits, with zeros below, are t.
     exponents : tuple of (int, bool)
         For ``binades``, exponent of v by index, and true if the exponent of the argument is added.
     multiples : tuple of int
-        For ``angle``, the last place of an argument times 2 / pi modulo 4, by exponent from ``low`` on.
+        For ``angle`` and ``turn``, the last place of an argument times 2 / pi modulo 4, by exponent from ``low`` on.
+    leading : int
+        For ``turn``, number of leading bits of f that v multiplies.
+    bound : float
+        Largest error of a result in ulp, in tables for faithful rounding.
     """
 
     reduction: str
     precision: int
     segments: int
     rest: int
-    inner: int
+    inner: tuple[int, ...]
     value: int
-    rows: tuple[tuple[int, int, int], ...]
+    rows: tuple[tuple[int, ...], ...]
     factor: int = 0
     places: int = 0
     fraction: int = 0
@@ -97,6 +112,8 @@ class Polynomials:
     groups: tuple[tuple[int, int], ...] = ()
     exponents: tuple[tuple[int, bool], ...] = ()
     multiples: tuple[int, ...] = ()
+    leading: int = 0
+    bound: float = 0.0
 
     @property
     def text(self) -> str:
@@ -108,4 +125,4 @@ class Polynomials:
         """Read a table from JSON."""
         given: Mapping[str, Any] = json.loads(text)
         tuples = {name: tuple(map(tuple, given[name])) for name in ("rows", "groups", "exponents")}
-        return cls(**{**given, **tuples, "multiples": tuple(given["multiples"])})
+        return cls(**{**given, **tuples, **{name: tuple(given[name]) for name in ("inner", "multiples")}})

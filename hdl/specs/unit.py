@@ -11,7 +11,7 @@ from halfulp.hdl.formats.base import Family, Format
 from halfulp.hdl.formats.catalogue import parse
 from halfulp.hdl.formats.checks import check_int, check_one_of
 from halfulp.hdl.formats.codebook import Codebook
-from halfulp.hdl.formats.rounding import EXACT, MODE_BITS, RN, Rounding
+from halfulp.hdl.formats.rounding import EXACT, MODE_BITS, NOT_FAITHFUL, RN, Rounding
 from halfulp.hdl.formats.saturation import OFF, Saturation
 from halfulp.hdl.formats.source import Source, Stream, check_source, lanes, parse_source
 from halfulp.tools import html
@@ -95,6 +95,8 @@ class UnitSpec:
     """True if operand and result may be scales of blocks."""
     PORT: ClassVar[bool] = True
     """True if a port may choose the rounding."""
+    FAITHFUL: ClassVar[bool] = False
+    """True if results may be rounded faithfully."""
 
     FLAGS: ClassVar[bool] = False
     """True if the unit can have exception flags."""
@@ -173,6 +175,8 @@ class UnitSpec:
             value = getattr(self, item.name)
             if item.name.endswith("rounding") and not isinstance(value, Rounding):
                 raise TypeError(f"{item.name} of {form.unit} must be a Rounding, not {type(value).__name__}")
+            if isinstance(value, Rounding) and value.faithful and not self.FAITHFUL:
+                raise ValueError(NOT_FAITHFUL)
         object.__setattr__(self, "saturate", Saturation.of(self.saturate))
         check_int("seed", self.seed, form.unit)
 
@@ -256,7 +260,7 @@ class UnitSpec:
     @classmethod
     def _read(cls, name: str, value: Any) -> Any:
         if name.endswith("rounding"):
-            return None if value is None else Rounding.parse(value)
+            return None if value is None else Rounding.parse(value, faithful=True)
         if name == "saturate":
             return Saturation.of(value)
         if name == "random":
@@ -353,7 +357,9 @@ class UnitSpec:
     @classmethod
     def takes_rounding(cls, rounding: Rounding | None) -> bool:
         """Return True if the unit rounds in a way, or if none is given."""
-        return rounding is None or (cls.PORT if rounding.is_port else cls.ROUNDS or rounding == RN)
+        if rounding is None or rounding.is_port or rounding.faithful:
+            return rounding is None or (cls.PORT if rounding.is_port else cls.FAITHFUL)
+        return cls.ROUNDS or rounding == RN
 
     @classmethod
     def gives(cls, fmt: Format, rounding: Rounding | None) -> bool:
