@@ -4,8 +4,10 @@ import re
 
 import pytest
 
-from halfulp import __version__, golden, hdl
+from halfulp import __version__, golden, hdl, units
 from halfulp.hdl.formats import FAMILIES, Block, Compound, Custom, Scale
+from halfulp.hdl.formats.source import SOURCES, TAPS, Lfsr
+from halfulp.hdl.lfsr import source_word
 from halfulp.implementation import Implementation
 from halfulp.sim import behaviour, regressions, signoff, signoff_page
 from halfulp.sim.ports import Ports
@@ -54,6 +56,7 @@ def test_signoff_has_rows_of_all_units_and_families():
             **{unit: ["fixed point"] for unit in ("sru", "requantize")},
             **{unit: ["float"] for unit in ("split", "join", "partmac")},
         }
+        taken["sru"] += [f"{kind.KIND}{kind.SUFFIX}" for kind in SOURCES]
         taken |= {unit: ["block"] for unit in ("blockdot", "blockmac", "blockdequantize")}
         taken |= {unit: ["float"] for unit in ("mma", "sparsedot", "sparsemac", "dotmac", "blockquantize", "fpu")}
         taken["classify"] = families
@@ -232,6 +235,33 @@ def test_signoff_record_is_stale_after_a_change_of_the_golden_model(monkeypatch)
     assert behaviour.current({TINY: known})
     monkeypatch.setattr(golden, "convert", lambda codes, **options: right(codes, **options) ^ (codes == 9))
     assert not behaviour.current({TINY: known})
+
+
+def words(kind):
+    """Counts of the comparison of all words of the narrow source of a kind."""
+    narrow = cases(["sru"])["sru", kind][0]
+    return signoff._words(narrow.component(), signoff.silent, signoff.LOCAL)[0]
+
+
+@pytest.mark.parametrize(("kind", "period"), [("lfsr", 7), ("plateau", 14), ("plateau-rep", 14), ("naive", 15)])
+def test_signoff_compares_all_words_of_sources(kind, period):
+    assert words(kind) == {"words": period, "wrong": 0}
+
+
+def without_complements(m, source, seeds, step, name):
+    return source_word(m, Lfsr(source.width), seeds, step, name)
+
+
+@pytest.mark.parametrize("broken", ["hardware", "twin", "taps"])
+def test_signoff_row_of_a_source_fails_if_it_is_broken(broken, monkeypatch):
+    right = golden.random._inversions
+    if broken == "hardware":
+        monkeypatch.setattr(units.base, "source_word", without_complements)
+    elif broken == "twin":
+        monkeypatch.setattr(golden.random, "_inversions", lambda *given: right(*given).roll(1, -1))
+    else:
+        monkeypatch.setitem(TAPS, 3, (3,))
+    assert words("plateau")["wrong"] > 0
 
 
 def test_signoff_cells_count_what_is_open_and_wrong(monkeypatch, measured, kept_record, tmp_path):
