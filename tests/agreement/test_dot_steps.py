@@ -57,7 +57,7 @@ def test_golden_of_toys_matches_exact(text):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(10, 10)
 @pytest.mark.parametrize("text", TOYS)
 def test_golden_of_toys_matches_exact_for_all_inputs(text):
     spec = UnitSpec.parse(text)
@@ -74,7 +74,7 @@ def test_golden_matches_exact(text):
     assert checks
 
 
-@pytest.mark.sampled(15, 5)
+@pytest.mark.sampled(30, 5)
 @pytest.mark.parametrize("text", [*TOYS, *TEXTS])
 def test_rtl_matches_golden(text):
     spec = UnitSpec.parse(text)

@@ -80,7 +80,7 @@ def units_in(makes, names):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(13, 13)
+@pytest.mark.sampled(26, 26)
 @pytest.mark.parametrize(("make", "name"), units_in(WIDE, NAMES))
 def test_golden_with_8_bits_matches_exact_in_all_modes(make, name):
     for spec in specs(make(), name):
@@ -94,6 +94,7 @@ FAST = (("skewed", 0),)
 """Small formats and latencies whose RTL `make test` tests: one with infinities and two zeros."""
 
 
+@pytest.mark.sampled(6, 3)
 @pytest.mark.parametrize(
     ("make", "latency"),
     [
@@ -157,6 +158,7 @@ def pairs(text, name, modes):
         yield {rounded(one, mode, saturate): rounded(other, mode, saturate) for mode in modes for saturate in choices}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3, 2)
 @pytest.mark.parametrize("text", BUILT_IN)
 def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
@@ -172,7 +174,7 @@ def test_golden_codebooks_match_built_in_formats_in_every_unit(text):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(26, 26)
+@pytest.mark.sampled(104, 104)
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("text", BUILT_IN)
 def test_rtl_codebooks_match_built_in_formats_in_all_modes(text, name):

@@ -165,6 +165,7 @@ def test_two_operand_units_match_golden(turn, name, fmt):
     assert checks >= len(modes) * 4 ** parse(fmt).width
 
 
+@pytest.mark.slow
 def test_sums_of_far_exponents_match_golden():
     """Exponents differ by more than eight times the width of the sum, so the last step of the shift clears numbers."""
     checks, failed = mismatches("add", "e6m2", modes=("rn", "ru", "ro"))
@@ -172,6 +173,7 @@ def test_sums_of_far_exponents_match_golden():
     assert checks >= 3 * 2**18
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("fmt", every(4, [*FORMATS, *FAMILIES]))
 def test_convert_matches_golden(fmt):
@@ -184,6 +186,7 @@ def test_convert_matches_golden(fmt):
     assert checks >= len(targets) * len(modes) * 2 ** parse(fmt).width
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("fmt", ["uint1", "fxp2.1"])
 def test_convert_of_short_fixed_to_posit_matches_golden(fmt):
@@ -351,6 +354,7 @@ FAST = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(18, 3)
 @pytest.mark.parametrize(("turn", "name", "fmt", "options"), [(turn, *case) for turn, case in enumerate(FAST)])
 def test_structures_for_speed_match_golden(turn, name, fmt, options):
@@ -360,7 +364,7 @@ def test_structures_for_speed_match_golden(turn, name, fmt, options):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize(
     ("name", "fmt"), [(name, fmt) for fmt in ("fp16", "bf16", "fp32") for name in ("mul", "add", "fma")]
 )

@@ -223,6 +223,7 @@ def test_flags_of_known_steps(case):
     assert getattr(exact, name)(*codes, **spec.parameters) == (code, flags)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "text",

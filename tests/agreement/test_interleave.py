@@ -115,6 +115,7 @@ def test_interleaved_unit_has_the_golden_bits_with_pauses(text: str, stages: int
     assert agrees(text, stages, likely)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["mac e3m2*e3m2+e4m3.sr7@lfsr8 interleave=3", "accumulate e3m2+e4m3.rn"])
 def test_accumulators_for_speed_have_the_same_bits(text: str) -> None:

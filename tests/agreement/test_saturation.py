@@ -80,7 +80,7 @@ def test_golden_that_saturates_infinities_matches_exact(turn):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(6, 3)
+@pytest.mark.sampled(24, 24)
 @pytest.mark.parametrize("text", OPERANDS)
 @pytest.mark.parametrize("turn", range(4))
 def test_rtl_that_saturates_infinities_matches_golden(text, turn):
@@ -91,7 +91,7 @@ def test_rtl_that_saturates_infinities_matches_golden(text, turn):
         assert checks
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "texts",
     [
@@ -157,6 +157,7 @@ def test_division_by_zero_saturates_with_its_flag():
     assert (int(lost.o), int(lost.flags)) == (largest, 0b10000)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("text", ["mul e3m2uz*e3m2uz.port_ro flags", "convert e3m5>e3m2fn.port_ro"])
 def test_largest_even_number_stays_if_a_port_chooses_rounding_to_odd(text):
     """The code after the largest number is odd, and infinity or NaN."""

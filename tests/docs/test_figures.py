@@ -84,6 +84,7 @@ def test_changed_record_fails(tmp_path):
     assert "1,625 on the page, 1,626 in the record" in line
 
 
+@pytest.mark.slow
 def test_changed_page_fails_and_is_renewed(tmp_path):
     shutil.copytree(ROOT / "docs", tmp_path / "docs", ignore=shutil.ignore_patterns("generated"))
     page = (ROOT / "README.md").read_text()

@@ -63,7 +63,7 @@ def commands():
                 yield pytest.param(command, output, id=command, marks=marks)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(12, 3)
 @pytest.mark.parametrize(("command", "output"), list(commands()))
 def test_command_on_a_page_prints_as_shown(command, output, tmp_path):
     program = Path(sys.executable).parent
@@ -90,7 +90,7 @@ def test_three_pages_begin_with_a_tutorial():
     assert [text.rpartition("```\n")[2].strip()[:5] for text in TUTORIALS.values()] == ["Next:"] * 3
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(8, 4)
 @pytest.mark.parametrize("quick", [True, pytest.param(False, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "page", [pytest.param(page, marks=[pytest.mark.slow] * (page == "training.md")) for page in sorted(TUTORIALS)]

@@ -43,6 +43,7 @@ def modules(texts: dict[str, str]) -> dict[str, list[Any]]:
     return {module: verilog_ports(texts[path], module) for module, path in named.items()}
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     ("text", "build", "options", "clocks", "period"),
     [

@@ -78,6 +78,7 @@ TEXTS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("text", TEXTS)
 def test_golden_model_equals_exact_fractions(text):
     unit, noise = halfulp.unit(text), random.Random(text)

@@ -92,6 +92,7 @@ def test_kernel_matches_torch(text, monkeypatch):
     assert golden.explain(spec, 9, a.shape[-1], 21).engine == "dot products in lanes of floats"
 
 
+@pytest.mark.slow
 def test_kernel_of_random_words_matches_torch(monkeypatch):
     spec = SparseMacSpec.parse("sparsemac e5m2*e5m2+e6m5.sr10@lfsr16:7")
     a, b = operands(spec, 5, 40, 19)

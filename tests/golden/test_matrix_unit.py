@@ -52,6 +52,7 @@ OWN = (
 """Descriptions of no device, with other formats, sizes and numbers of bits."""
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("kind", ["normal", "wide", "subnormal", "zeros", "special"])
 @pytest.mark.parametrize("text", OWN)
 def test_any_description_matches_fractions_in_torch_and_kernel(text, kind, monkeypatch):
@@ -228,6 +229,7 @@ def test_layers_and_programs_have_the_bits_of_products(policy):
     assert str(nn.Policy.parse(str(nn.Policy.parse(policy)))) == str(nn.Policy.parse(policy))
 
 
+@pytest.mark.slow
 def test_network_in_a_matrix_unit_is_equal_eager_and_compiled():
     torch.manual_seed(3)
     policy = "h100.wgmma: e4m3fn*e4m3fn+fp32 every=128, elementwise=bf16.rn"

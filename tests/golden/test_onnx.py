@@ -116,7 +116,7 @@ def differing(model, x, optimized=True):
     return [int((one.numpy() != other).sum()) for one, other in zip(found, expected, strict=True)]
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("weights", "axis", "zero"),
     [("uint8", None, (120, 136)), ("uint8", 0, (120, 136)), ("int8", None, None), ("int4", 0, None), ("int8", 0, None)],
@@ -252,6 +252,7 @@ def qonnx(as_pairs, bits, signed, narrow):
     return graph.model(["n", 3, 8, 8], final=y, custom=not as_pairs)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("bits", [4, 8])
 def test_quant_of_qonnx(bits):
     x = torch.randn(IMAGES, 3, 8, 8).clamp(-2.5, 2.5)
@@ -269,6 +270,7 @@ def test_scales_of_the_inputs_of_quant_are_in_the_sums():
     torch.testing.assert_close(golden.import_onnx(model)(x), expected, rtol=1e-5, atol=1e-5)
 
 
+@pytest.mark.slow
 def test_layers_have_policies_and_integers():
     model = golden.import_onnx(cnn("int8", 0))
     policies = [str(layer.policy) for layer in model.layers.values()]
@@ -288,6 +290,7 @@ EXPORTED = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("policy", EXPORTED)
 def test_exported_network_has_the_same_bits(policy, tmp_path):
     torch.manual_seed(4)

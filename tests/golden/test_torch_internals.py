@@ -547,6 +547,7 @@ def test_private_names_of_torch_stand_in_one_module():
     assert {path: names for path, names in found.items() if names} == {}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(10, 2)
 @pytest.mark.parametrize(
     "text",

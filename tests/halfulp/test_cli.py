@@ -135,6 +135,7 @@ def test_cli_rejects_bad_requests(halfulp: Program, words: str, keyword: str) ->
     assert keyword in refused(halfulp(*shlex.split(words)), 2)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize(
     "words",
     [
@@ -261,6 +262,7 @@ def test_help_has_own_options_before_those_of_units(halfulp: Program) -> None:
         assert text.index("  --acc ") < text.index(titles[2]) < text.index("  --pipeline ")
 
 
+@pytest.mark.slow
 def test_shell_completion_completes_commands_units_and_formats() -> None:
     def completed(*words: str) -> list[str]:
         line = {"COMP_WORDS": " ".join(("halfulp", *words)), "COMP_CWORD": str(len(words))}
@@ -459,6 +461,7 @@ def test_sim_prints_one_dot_vector_in_detail(halfulp: Program) -> None:
         assert text in out
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("codes", "exact"),
@@ -493,6 +496,7 @@ def test_list_of_units_has_a_blank_between_columns(halfulp: Program) -> None:
         assert all(line[column - 2 : column] == "  " for column in columns)
 
 
+@pytest.mark.slow
 def test_composed_unit_is_simulated_and_emitted(halfulp: Program, tmp_path: Path) -> None:
     code, out, err = halfulp("sim", "softmax e4m3 length=4", "--vectors", "20")
     assert code == 0, err

@@ -22,6 +22,7 @@ def test_emit_command_accepts_names_and_reset(halfulp: Program) -> None:
         assert halfulp("emit", "mul", "e5m2", *words)[0] == 2
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "options",
     [
@@ -143,6 +144,7 @@ def test_different_modules_have_different_names(halfulp: Program) -> None:
     assert len(found) > 60
 
 
+@pytest.mark.slow
 def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> None:
     path = tmp_path / "mul.v"
     path.write_text("old")

@@ -13,6 +13,7 @@ from halfulp.tools.processes import Command, run_all
 from tests.program import environment, leftovers, process, refused
 
 
+@pytest.mark.slow
 def test_sim_reports_missing_compiler(tmp_path: Path) -> None:
     (tmp_path / "bin").mkdir()
     env = environment(HALFULP_BUILD=str(tmp_path / "build"), PATH=str(tmp_path / "bin"))
@@ -24,6 +25,7 @@ def test_sim_reports_missing_compiler(tmp_path: Path) -> None:
     assert "no-such-compiler was not found" in said
 
 
+@pytest.mark.slow
 def test_sim_reports_failing_compiler(tmp_path: Path) -> None:
     compiler = tmp_path / "broken"
     compiler.write_text('#!/bin/sh\ntest "$1" = --version && exit 0\necho "error: out of ideas" >&2\nexit 7\n')
@@ -58,6 +60,7 @@ def test_emit_preserves_old_file_on_full_disk(tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["mac.v"]
 
 
+@pytest.mark.slow
 def test_emit_works_without_writable_build_folder() -> None:
     words = ("emit", "pwl", "fxp4.6", "--fn", "silu", "--pieces", "4")
     expected = process(*words)

@@ -78,6 +78,7 @@ def test_policies_come_from_a_file(script, tmp_path):
     assert "e5m2*e5m2+e6m5.rn" in err
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     ("text", "code", "sentence"),
@@ -96,6 +97,7 @@ def test_exit_code_is_that_of_the_program(script, text, code, sentence):
     assert "of 0 operations are in torch's own" in err
 
 
+@pytest.mark.slow
 def test_traceback_begins_in_the_program(script):
     _, _, err = run("--mac", MAC, script("def f():\n    1 / 0\nf()"))
     first = err.partition("Traceback")[2].splitlines()[1]
@@ -104,6 +106,7 @@ def test_traceback_begins_in_the_program(script):
     assert "line 3" in first
 
 
+@pytest.mark.slow
 def test_strict_stops_at_an_operation_of_torch(script):
     code, _, err = run("--mac", MAC, "--strict", script("import torch\ntorch.linalg.inv(torch.eye(3))"))
     assert code == 1
@@ -127,6 +130,7 @@ print((torch.full((1, 3), 0.3) @ torch.full((3, 1), 1.1)).item(), (torch.tensor(
 """
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("imports", ["formats.py", "formats"])
 def test_policy_has_formats_and_operators_of_an_import(script, tmp_path, imports):

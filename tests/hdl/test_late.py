@@ -51,6 +51,7 @@ def wrong(component: Any, codes: dict[str, Any], *, chained: bool) -> int:
         return run_and_compare(component, loop, codes, 1, chained=chained)[0]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("text", TOYS)
 def test_fast_accumulators_match_golden_in_every_state(text: str) -> None:

@@ -224,6 +224,7 @@ def test_stages_that_gain_little_are_output_registers(text: str) -> None:
     assert little
 
 
+@pytest.mark.slow
 def test_starts_with_other_delays_lead_to_faster_schedules(monkeypatch: pytest.MonkeyPatch) -> None:
     flow = Implementation.parse("mul bf16*bf16.rn", pipeline=2).component().dataflow(2)
     _, fast = flow._fastest(2)

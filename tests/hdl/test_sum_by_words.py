@@ -85,6 +85,7 @@ def test_sum_of_many_terms_is_exact(width, chained):
         assert wrong(count, width, chained=chained) == [], count
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("dropped", ["incremented", "counted"])
 def test_comparison_detects_dropped_carries_between_words(monkeypatch, dropped):
     """Without the carry from all lower words, or without those counted of the next lower one, sums are wrong."""

@@ -154,7 +154,7 @@ def compare(operation, fmt, rounding):
     return vectors, differences(golden_codes(found), wanted, fmt)
 
 
-@pytest.mark.sampled(72, 3)
+@pytest.mark.sampled(72, 6)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)
 @pytest.mark.parametrize("operation", OPERATIONS)
@@ -364,7 +364,7 @@ def middle_differences(operation, fmt, rounding, tininess, count):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(12, 12)
+@pytest.mark.sampled(36, 36)
 @pytest.mark.parametrize("tininess", TININESS)
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)

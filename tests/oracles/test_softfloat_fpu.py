@@ -114,6 +114,7 @@ def casts_differ(source, target, rounding, count):
 CASTS = [(FP64, FP32), (FP64, FP16), (FP32, FP16), (FP32, BF16), (FP16, FP32), (FP16, FP64), (FP32, FP64), (BF16, FP32)]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("rounding", ["rn", "rd"], indirect=True)
 def test_some_results_match_softfloat(rounding):
     assert sums_differ("fmadd", FP32, rounding, FEW) == []
@@ -126,6 +127,7 @@ def test_some_results_match_softfloat(rounding):
     assert casts_differ(FP32, FP16, rounding, FEW) == []
 
 
+@pytest.mark.sampled(12, 12)
 @pytest.mark.slow
 @pytest.mark.parametrize("rounding", MODES, indirect=True)
 @pytest.mark.parametrize("fmt", [FP16, FP32, FP64], ids=str)

@@ -169,6 +169,7 @@ def test_quire128_of_softposit_shifts_as_documented():
     assert sum(exact_products(kind.fmt, rows)[0]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", TYPES[:2], ids=str)
 def test_softposit_comparison_detects_wrong_mode(kind, monkeypatch):

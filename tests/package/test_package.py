@@ -212,6 +212,7 @@ def test_installation_simulates_in_empty_folder(installed, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 def test_pyright_resolves_an_installation(installed, tmp_path):
     """basedpyright is pyright with a bundled Node.js."""
@@ -319,6 +320,7 @@ EXTRAS = {
 """The extra that a command asks for if only the core is installed; it needs no other one then."""
 
 
+@pytest.mark.slow
 def test_commands_name_the_smallest_extra(tmp_path):
     code = (
         f"{without()} import shlex, halfulp.cli as c; from click.testing import CliRunner\n"
@@ -332,6 +334,7 @@ def test_commands_name_the_smallest_extra(tmp_path):
     ]
 
 
+@pytest.mark.slow
 def test_golden_model_needs_golden_extra_only():
     code = (
         "import torch; from halfulp import golden; x = torch.tensor([[1.5]]);"
@@ -363,6 +366,7 @@ def test_extra_has_what_its_commands_need(extra, words, tmp_path):
     assert said or any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_synthesis_needs_no_torch(tmp_path):
     assert not any(need.startswith(("torch", "triton", "cocotb")) for need in needs("synth"))
     said = run(

@@ -74,6 +74,7 @@ def test_bench_passes_correct_units(name: str, fmt: str, options: dict[str, Any]
     assert all(check.checked >= 1 << 10 for check in result.checks)
 
 
+@pytest.mark.slow
 def test_catalogue_rows_all_have_a_bench_plan() -> None:
     for name, row in CATALOGUE.items():
         fmt = next((fmt for fmt in ("e3m2fn", "fxp4.4", "e3m2") if row.spec.takes(parse(fmt), None)), BLOCK)
@@ -84,6 +85,7 @@ def test_catalogue_rows_all_have_a_bench_plan() -> None:
         assert Implementation.of(unit) == short(name, fmt)
 
 
+@pytest.mark.slow
 def test_command_builds_a_description_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The parsed description goes from the arguments to the component, its vectors, and the report."""
     text, built, check = "mac e5m2*e5m2+e6m5.sr10@lfsr16", list[str](), UnitSpec.__post_init__
@@ -107,6 +109,7 @@ def test_stream_repeats_few_vectors() -> None:
     assert set(chosen.stream["a"]) == set(range(16))
 
 
+@pytest.mark.slow
 def test_bench_writes_junit() -> None:
     unit = build("mul", "e2m1fn")
     run(unit)

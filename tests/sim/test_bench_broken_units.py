@@ -328,6 +328,7 @@ class Buffered(Mul):
     pass
 
 
+@pytest.mark.slow
 def test_bench_catches_stream_that_ignores_back_pressure(monkeypatch: pytest.MonkeyPatch) -> None:
     class Pushy(Streamed):
         def elaborate(self, platform: object) -> Module:

@@ -134,6 +134,7 @@ def test_netlist_of_verilog_is_that_of_the_design(asked):
     assert netlist(verilog(one.component(), netlist=True)) == digest_of(circuit(one.component()))
 
 
+@pytest.mark.slow
 def test_netlist_of_a_unit_has_no_names_of_its_own():
     text = verilog(Implementation.parse("mac e2m1*e2m1+e3m2.rn").component())
     head, body = text.split(");", 1)

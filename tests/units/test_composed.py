@@ -39,6 +39,7 @@ def test_rtl_has_the_bits_of_the_golden_model(case):
     assert result.checks[0].checked >= 60
 
 
+@pytest.mark.slow
 def test_simulation_detects_wrong_results(monkeypatch):
     reference = simulated.reference
 
@@ -80,6 +81,7 @@ def test_cycles_are_those_of_a_simulation(case):
             assert passed.cycles["o"] - first == unit.cycles(length)
 
 
+@pytest.mark.slow
 def test_vector_ends_with_its_largest_length():
     unit = component("softmax e4m3 length=5")
     widths = [8, 1]

@@ -284,6 +284,7 @@ UNITS = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -243,7 +243,7 @@ FEW = (
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", FEW)
 def test_golden_matches_exact(text):
     checks, failed = mismatches(exact_mismatches, text, FpuSpec.parse(text).operations, 200)
@@ -275,6 +275,7 @@ def test_corner_cases_have_quotients_that_are_hard_to_round():
     assert near_ties("fpu fp16 divide") > near_ties("fpu fp16") + 200
 
 
+@pytest.mark.sampled(2, 2)
 @pytest.mark.slow
 @pytest.mark.parametrize("text", FEW)
 def test_golden_matches_exact_in_all_formats(text):
@@ -290,6 +291,7 @@ WIDE = (
 )
 
 
+@pytest.mark.sampled(11, 11)
 @pytest.mark.slow
 @pytest.mark.parametrize("text", WIDE)
 @pytest.mark.parametrize("kind", sorted({kind.name for kind in KINDS.values()}))

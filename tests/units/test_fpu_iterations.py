@@ -56,6 +56,7 @@ def mixed(spec, count, seed):
     return {name: column[order] for name, column in joined.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("build", [Build(iterations=1), Build(pipeline=2, iterations=3)], ids=str)
 def test_iterated_divisions_of_all_pairs_in_all_modes(build):
@@ -177,6 +178,7 @@ def test_iterations_need_divide():
         Fpu("fpu e5m2 divide", build=Build(iterations=7))
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("command", ["sim", "sweep", "coverage", "emit --package -o unused"])
 def test_commands_refuse_a_latency_that_varies(command):
     found = CliRunner().invoke(cli, [*command.split(), "fpu e2m1 divide", "--iterations", "1"])

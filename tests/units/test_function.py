@@ -48,7 +48,7 @@ KNOWN = (
 )
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize(("function", "x", "value"), KNOWN)
 def test_known_values(function, x, value):
     code = golden.function(golden.encode([x], "fp16"), function=function, a="fp16")
@@ -58,6 +58,7 @@ def test_known_values(function, x, value):
     assert of_code == int(code)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_odd_functions_keep_zero_and_its_sign(function):
     """The zeros of a function are exact, and those of both signs are distinct if it is odd near zero."""
@@ -123,6 +124,7 @@ def test_polynomials_match_golden(fmt):
     assert checks >= len(specs) << 12
 
 
+@pytest.mark.sampled(5, 5)
 @pytest.mark.slow
 @pytest.mark.parametrize("fmt", ["fp16", "bf16"])
 @pytest.mark.parametrize("function", FUNCTIONS)

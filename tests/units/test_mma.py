@@ -128,6 +128,7 @@ def mismatches(*texts, choose=kinds):
     return rtl_mismatches(dict(zip(specs, specs, strict=True)), most_bits=24, count=1 << 14, choose=choose)
 
 
+@pytest.mark.slow
 def test_rtl_of_toys_matches_golden_on_samples():
     checks, failed = mismatches(*SAME)
     assert not failed
@@ -179,6 +180,7 @@ def test_rows_and_columns_are_steps_of_their_own(text):
         assert (made[f"o{lane}"] == alone["o"]).all()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", LANES[:4])
 def test_operands_of_several_lanes_are_decoded_once(text):
     unit = component(UnitSpec.parse(text))
@@ -240,7 +242,7 @@ BROKEN = {
 """Faults of the datapath, and a description that shows each of them."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12)
 @pytest.mark.parametrize("fault", BROKEN)
 def test_broken_datapath_is_found(fault, monkeypatch):
     broken(monkeypatch, fault)

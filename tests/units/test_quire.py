@@ -41,6 +41,7 @@ def sums(fmt, b, minus, steps):
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(9)
 @pytest.mark.parametrize(
     ("a", "b", "o", "rounding"),
@@ -126,6 +127,7 @@ def test_quire_carry_guard_overflows_to_infinity(fmt, infinite, carry):
         assert run(unit, steps) == [*expected, fmt.encode(1)]
 
 
+@pytest.mark.slow
 def test_quire_infinities_and_nan_stay_until_load():
     fmt = parse("e5m2")
     inf, one, nan = fmt.inf_code, fmt.encode(1), fmt.nan_code

@@ -48,7 +48,7 @@ def test_golden_of_toys_matches_exact_for_all_inputs(text):
     assert checks == 1 << sum(port.shape.width for port in spec.operand_ports) + spec.rounding.bits
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(10)
 @pytest.mark.parametrize("text", [*TOYS, SINGLE, GEMMLOWP, "requantize int32*int16,uint6>int16.rn"])
 def test_rtl_matches_golden(text):
     spec = UnitSpec.parse(text)

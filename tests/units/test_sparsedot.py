@@ -31,6 +31,7 @@ def test_golden_matches_exact_for_any_indices(text):
     assert checks
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(8)
 @pytest.mark.parametrize("text", TEXTS[::-1])
 def test_rtl_matches_golden_for_any_indices(text):

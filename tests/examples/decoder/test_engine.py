@@ -18,7 +18,8 @@ TEXT = str(Arithmetic.read(POLICY).policy)
 SUMS = "e5m2*e5m2+e6m5.sr10"
 
 
-@pytest.mark.parametrize("policy", [POLICY, pytest.param(POLICY.with_name("mxfp4.toml"), marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("policy", [POLICY, POLICY.with_name("mxfp4.toml")])
 def test_verilog_of_engine_passes_lint(policy, tmp_path):
     engine = Engine(SHAPE, Arithmetic.read(policy, lanes=4))
     path = tmp_path / "decoder.v"

@@ -114,6 +114,7 @@ mac = "e5m2*e5m2+fp16.rn"
 """
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize(("layers", "formats"), [("", 1), (BY_LAYER, 3)])
 def test_program_gives_bits_of_model_beyond_the_context(layers, formats, tmp_path):
     torch.manual_seed(1)

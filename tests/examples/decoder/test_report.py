@@ -72,6 +72,7 @@ def test_operations_of_a_token_are_those_counted_by_hand():
     assert "" not in counted
 
 
+@pytest.mark.slow
 def test_netlist_keeps_the_program_and_drops_zeros():
     text = netlist(tiny()).verilog
     assert "for (" not in text

@@ -76,6 +76,7 @@ def grouped(policy):
     return nn.Conv2d(4, 6, 3, padding=1, groups=2, policy=policy, seed=3)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("tile", "policy"),
     [

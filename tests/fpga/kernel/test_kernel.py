@@ -203,6 +203,7 @@ def simulate(kernel, jobs, folder, tests=TESTS):
         sys.path.pop(0)
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("number", range(len(KERNELS + MORE) if EXHAUSTIVE else len(KERNELS)))
 def test_kernel_multiplies_matrices_in_memory(number, tmp_path):
@@ -222,7 +223,7 @@ def test_kernel_multiplies_blocks_in_memory(number, tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 2)
+@pytest.mark.sampled(4, 4)
 @pytest.mark.parametrize("number", range(len(SPARSE)))
 def test_kernel_multiplies_sparse_weights_in_memory(number, tmp_path):
     kernel = SPARSE[number]()

@@ -45,7 +45,7 @@ def run_of(made, n, k, m):
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3, 3)
+@pytest.mark.sampled(6, 6)
 @pytest.mark.parametrize(
     "number", [0, *(pytest.param(number + 1, marks=pytest.mark.slow) for number in range(len(MORE)))]
 )

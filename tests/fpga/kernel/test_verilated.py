@@ -82,6 +82,7 @@ def test_verilated_array_of_1024_multiplies_large_matrices():
         assert torch.equal(verilated.product(a, b), golden.gemm(a, b, mac, tiling=made.array.tiling))
 
 
+@pytest.mark.slow
 def test_blocks_are_outermost_modules_with_parameters():
     chain = Chain(mac="e5m2*e5m2+e6m5.sr10@lfsr16", n=2, m=3)
     text, blocks = split_blocks(emit(chain, netlist=True))
@@ -112,6 +113,7 @@ def test_verilated_kernel_cycles_match_model(number):
     assert exact > len(SHAPES) * (3 if number == 1 else len(LATENCIES)) / 2
 
 
+@pytest.mark.slow
 def test_verilated_kernel_reports_errors_and_timeouts(monkeypatch):
     """Errors of the kernel, and a run that does not end; the next run succeeds."""
     verilated = verilated_kernel(0)

@@ -370,6 +370,7 @@ def test_package_vectors_have_results_of_golden_model(small: dict[str, str]) -> 
     assert found["22"] == "1"
 
 
+@pytest.mark.sampled(2, 2)
 @pytest.mark.slow
 @needs_icarus
 @pytest.mark.parametrize("simulator", ["icarus", "verilator"])

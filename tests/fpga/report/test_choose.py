@@ -128,6 +128,7 @@ def test_choose_prints_the_command_that_writes_the_choice(routed, halfulp):
     assert len(found["tables"]["choose"]) == 8
 
 
+@pytest.mark.slow
 def test_emit_places_stages_by_the_delays_of_a_family(halfulp):
     unit = Implementation.parse("mul e5m2*e5m2", pipeline=2, target="xcup")
     code, out, err = halfulp("emit", "mul e5m2*e5m2", "--pipeline", "2", "--target", "xcup")

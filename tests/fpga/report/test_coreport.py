@@ -124,6 +124,7 @@ def test_report_resumes_after_kill(place, killed, finished):
     assert all(json.loads(path.read_text()) for path in killed["known"])
 
 
+@pytest.mark.slow
 def test_report_writes_all_files(place, finished):
     assert sorted(contents(place / "out")) == sorted(NAMES)
     # A slow machine prints lines about the progress too.
@@ -227,7 +228,7 @@ def test_report_measures_changed_study_again(place, finished, halfulp, monkeypat
         assert load(tmp_path / "small.json").rows[0].accuracy[0].mean == 92.0
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(20)
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [

@@ -304,17 +304,20 @@ def test_dot_error_against_drawn_includes_operand_rounding(build):
     assert off > 0.01
 
 
+@pytest.mark.slow
 def test_dot_error_of_overflow_is_none(build):
     error = error_of("e4m3*e4m3+e4m3.rn", scale=30.0)
     assert (error.relative, error.ulp) == (None, None)
     assert 0 < error.not_finite <= 16
 
 
+@pytest.mark.slow
 def test_dot_errors_reject_all_zero_operands(build):
     with pytest.raises(ValueError, match=r"dots\.scale is 0\.01, .* are zero"):
         error_of("int8*int8+int32.rn", scale=0.01)
 
 
+@pytest.mark.slow
 def test_dot_errors_are_cached(build, monkeypatch):
     first = error_of("e5m2*e5m2+e6m5.rn")
     (path,) = (build / "cache" / "dots").glob("*/value.json")

@@ -358,6 +358,7 @@ def test_module_of_array_keeps_modules_with_several_instances():
     assert (module.verilog.count(" #(."), module.verilog.count(" #(parameter ")) == (1, 2)
 
 
+@pytest.mark.sampled(3, 3)
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("mac", "n"), [("e5m2*e5m2+e6m5.sr10@lfsr16", 1), ("e5m2*e5m2+e6m5.sr10@lfsr16", 4), ("e2m1fn*e2m1fn+e4m3.rn", 1)]

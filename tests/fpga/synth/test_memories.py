@@ -56,6 +56,7 @@ def run(folder, change="pass"):
     return json.loads((folder / "cells.json").read_text())["design"]["num_cells_by_type"]
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("contents", [[], [7 * word % 512 for word in range(32)]], ids=["zeros", "words"])
 def test_contents_of_memory_move_to_a_file(contents, tmp_path):
     module = Module.of(Store(contents), "store")

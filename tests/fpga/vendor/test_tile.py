@@ -62,6 +62,7 @@ def folder(tmp_path_factory):
     return made
 
 
+@pytest.mark.slow
 def test_tile_writes_all_files(folder):
     files = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
     bare = array(SPEC, 2, 3, 4, BUILD).name

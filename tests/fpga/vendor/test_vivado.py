@@ -457,6 +457,7 @@ def test_synth_prints_vivado_figures(tmp_path, installed):
     assert installed.read_text().splitlines() == [*calls, "-version"]
 
 
+@pytest.mark.slow
 def test_synth_fails_if_vivado_misses_the_clock(installed):
     """The reports of the stub have 400 MHz."""
     code, out, err = synthesised("mul", "e2m1fn", "--flow", "vivado", "--clock", "450", "--pipeline", "0")

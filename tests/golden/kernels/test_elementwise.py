@@ -153,7 +153,7 @@ def test_elementwise_kernel_refuses_what_it_cannot_round(text):
     assert elementwise.target(parse(fmt), Rounding.parse(rounding), False) is None
 
 
-@pytest.mark.sampled(15)
+@pytest.mark.sampled(30)
 @pytest.mark.parametrize("accumulator", ["fp32.rn", "bf16.rn", "fp16.rd", "e4m3fn.rz.sat", "e5m2.ro", "e6m5-ftz.ra"])
 @pytest.mark.parametrize("number", [None, "bf16.rn", "e5m2.ru"])
 def test_sums_in_kernel_equal_products_with_one(number, accumulator, monkeypatch):

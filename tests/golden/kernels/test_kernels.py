@@ -92,6 +92,7 @@ SATURATED = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(10, 3)
 @pytest.mark.parametrize("text", SATURATED)
 def test_kernels_saturate_infinities(text):
@@ -111,6 +112,7 @@ def test_kernels_match_tensors(text):
     assert given[-1] == max(given) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["e5m2*e5m2+e6m5.sr10@plateau4-rep", "fxp4.4*fxp4.4+fxp8.4.sr4@naive3"])
 def test_kernels_take_the_words_of_every_source(text):

@@ -81,6 +81,7 @@ ROUNDED_BY_TABLES += [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(20, 5)
 @pytest.mark.parametrize("text", ROUNDED_BY_TABLES)
 def test_lanes_round_to_tables(text):

@@ -82,6 +82,7 @@ def differences(library: ctypes.CDLL, model: Model, text: str, count: int = 1 <<
     return length, wrong
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("place", range(len(TEXTS)), ids=TEXTS)
 def test_model_gives_results_of_golden_model(models: list[Model], library: ctypes.CDLL, place: int) -> None:
     length, wrong = differences(library, models[place], TEXTS[place])

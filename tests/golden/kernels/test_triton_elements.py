@@ -19,6 +19,7 @@ from tests.settings import ROOT
 BF16 = parse("bf16"), RN, OFF
 
 
+@pytest.mark.sampled(2, 2)
 @pytest.mark.slow
 @pytest.mark.parametrize("step", [(), ("31",)])
 def test_triton_elements_match_cpu(step):

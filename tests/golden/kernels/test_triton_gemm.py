@@ -17,6 +17,7 @@ from tests import triton_kernel
 from tests.settings import EXHAUSTIVE, ROOT
 
 
+@pytest.mark.sampled(2, 2)
 @pytest.mark.slow
 # 5 divides neither the number of formats nor that of modes: one in five has all of them.
 @pytest.mark.parametrize("step", [(), ("1" if EXHAUSTIVE else "5",)])

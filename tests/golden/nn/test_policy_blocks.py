@@ -30,6 +30,7 @@ def test_linear_layer_quantizes_along_the_sums_of_each_product():
     assert layer.weight.grad.equal(multiplied(gradient.mT, given, "mxint8", "mxfp4"))
 
 
+@pytest.mark.slow
 def test_convolution_quantizes_along_channels_and_kernel():
     torch.manual_seed(0)
     layer = nn.Conv2d(4, 6, 3, padding=1, bias=False, policy="mxfp4*mxfp4+fp32.rn")
@@ -99,6 +100,7 @@ def test_gradients_round_stochastically():
     assert not found[0].equal(found[2])
 
 
+@pytest.mark.slow
 def test_attention_and_emulated_program_take_blocks():
     torch.manual_seed(0)
     policy = "mxfp8_e4m3*mxfp8_e4m3+fp32.rn"

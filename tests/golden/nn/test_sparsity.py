@@ -121,6 +121,8 @@ def test_products_equal_gemm_of_pruned_operands(cast, emulated):
         assert rows["forward"].arithmetic == f"{MAC}, weights={nn.Cast.parse(cast)}"
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("emulated", [False, True])
 def test_convolution_prunes_along_channels(emulated):
     torch.manual_seed(2)
@@ -273,6 +275,7 @@ def test_counts_tell_pruned_from_lost_numbers():
     assert nn.Counts(counts.record).rows == counts.rows
 
 
+@pytest.mark.slow
 def test_compiled_sparse_model_gives_same_bits():
     torch.manual_seed(5)
     model = nn.convert(tnn.Sequential(tnn.Linear(8, 8), tnn.ReLU(), tnn.Linear(8, 2)), f"{MAC}, weights=2:4").model

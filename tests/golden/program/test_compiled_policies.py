@@ -230,7 +230,7 @@ REFUSED = {("broken blocks", "deep path")}
 CASES = [case for case in itertools.product(MODELS, POLICIES) if case not in REFUSED]
 
 
-@pytest.mark.sampled(6, 7)
+@pytest.mark.sampled(18, 7)
 @pytest.mark.parametrize(
     ("model", "policy"), [pytest.param(*case, marks=[pytest.mark.slow] * (case not in QUICK)) for case in CASES]
 )
@@ -246,6 +246,7 @@ def test_compiled_layers_have_their_own_policies():
     assert found == {"body": "e5m2*e5m2+e6m5.rn", "head": "fp32*fp32+fp32.rn"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", sorted(REFUSED))
 def test_graph_of_a_module_with_other_policies_is_refused(case):
     model, policy = case

@@ -37,7 +37,7 @@ CASES = {
 }
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("name", CASES)
 def test_vmap_has_the_bits_of_a_loop(name):
     torch.manual_seed(3)

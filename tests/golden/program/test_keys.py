@@ -26,6 +26,7 @@ def test_keys_follow_values(dtype):
     assert x[2].isnan()
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(3)
 @pytest.mark.parametrize("compute", [lambda a, b: a @ b, lambda a, b: a.sum(0), lambda a, b: a * 1.3 + b.mT])
 def test_sign_of_a_zero_changes_no_word(compute):

@@ -71,7 +71,7 @@ def test_convolutions_of_integers_equal_torch(kind, shape, parts):
     assert all(torch.equal(a, b) for a, b in zip(found, wanted, strict=True))
 
 
-@pytest.mark.sampled(6)
+@pytest.mark.sampled(24)
 @pytest.mark.parametrize("parts", list(itertools.product([2, (4, 2)], [None, 1, 3], [0, 1], [False, True])))
 def test_average_pooling_of_integers_equals_torch(parts):
     kernel, stride, padding, ceil = parts
@@ -180,6 +180,7 @@ def test_product_with_a_parameter_on_the_left_is_contiguous():
         assert torch.equal((weight @ torch.ones(4, 2)).view(-1), (weight @ torch.ones(4, 2)).flatten())
 
 
+@pytest.mark.slow
 def test_emulate_takes_long_sums():
     x = torch.ones(1, 65536)
     with golden.emulate("bf16*bf16+bf16.rn, elementwise=bf16.rn", strict=True):

@@ -75,6 +75,7 @@ NORMS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("compiled", [False, True])
 @pytest.mark.parametrize("name", NORMS)
 def test_normalisation_of_many_elements_has_value_and_gradients(name, compiled):

@@ -54,6 +54,7 @@ def test_html_of_units_has_their_ports():
     assert ["random", "random", "10"] in cells(made._repr_html_())
 
 
+@pytest.mark.slow
 def test_html_of_reports_has_their_tables():
     table = Table("Costs <of> units", pd.DataFrame({"unit": ["a & b"], "LUT": [1234]}), {"LUT": ",.0f"}, ["A note."])
     rows = cells(Report({"costs": table, "other": table}, hidden=["other"])._repr_html_())

@@ -397,6 +397,7 @@ def timeless(text):
     return [line for line in re.sub(r"\| +[0-9.]+ \|$", "", text, flags=re.M).splitlines() if "seconds" not in line]
 
 
+@pytest.mark.slow
 def test_worker_without_task_module_is_reported(build, scheduler, tmp_path, monkeypatch):
     address, worker, _ = scheduler
     (tmp_path / "unknown.py").write_text(TOOL)

@@ -102,14 +102,14 @@ def check_error(name, fmt, bound):
     assert largest_error(name, table) <= bound * (1 + mp.mpf(2) ** -40)
 
 
-@pytest.mark.sampled(32, 2)
+@pytest.mark.sampled(64, 2)
 @pytest.mark.parametrize(("name", "fmt"), QUICK)
 def test_error_is_met_in_ulp_of_the_result_format(name, fmt):
     check_error(name, fmt, 1)
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(12, 12)
+@pytest.mark.sampled(24, 24)
 @pytest.mark.parametrize(("name", "fmt"), LONG)
 def test_error_is_met_in_ulp_of_16_bit_formats(name, fmt):
     check_error(name, fmt, 2)

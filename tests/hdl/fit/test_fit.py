@@ -233,7 +233,7 @@ TABLES = [
 ]
 
 
-@pytest.mark.sampled(8)
+@pytest.mark.sampled(8, 16)
 @pytest.mark.parametrize(("name", "fmt", "options"), TABLES)
 def test_fit_errors_match_exact_table(name, fmt, options):
     found = fit(name, fmt, pieces=4, **options)
@@ -250,6 +250,7 @@ def test_fit_errors_match_exact_table(name, fmt, options):
         assert measured == found.error
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["tanh", "silu"])
 def test_lean_fit_meets_its_error_bound(name):
@@ -289,6 +290,7 @@ def test_fit_uses_given_coefficient_formats():
     assert found.error > wide.error
 
 
+@pytest.mark.slow
 def test_power_of_two_slopes_have_few_terms():
     one, two = (fit("sigmoid", "fxp4.6", pieces=4, slopes="pow2", terms=terms) for terms in (1, 2))
     assert one.error > two.error > fit("sigmoid", "fxp4.6", pieces=4).error

@@ -79,6 +79,7 @@ def test_conversion_to_codebook_matches_built_in_format(pair, mode):
         assert torch.equal(*results), other
 
 
+@pytest.mark.sampled(3, 3)
 @pytest.mark.slow
 @pytest.mark.parametrize("text", ["nf4", *BUILT_IN])
 def test_conversion_of_codebooks_matches_golden(text):
@@ -88,6 +89,7 @@ def test_conversion_of_codebooks_matches_golden(text):
     assert checks
 
 
+@pytest.mark.sampled(3, 3)
 @pytest.mark.slow
 @pytest.mark.parametrize("source", ["fxp4.4", "e4m3", "posit8"])
 def test_conversion_to_codebooks_matches_golden(source):
@@ -121,6 +123,7 @@ def test_nf4_has_published_values():
     ]
 
 
+@pytest.mark.slow
 def test_user_codebook_works_in_every_backend():
     """Ten lines of Python add a format to RTL, golden model, kernels and the command line."""
     powers = [0.0, *(2.0**exponent for exponent in range(-3, 4))]

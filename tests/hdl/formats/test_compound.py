@@ -348,7 +348,7 @@ def test_unit_with_compound_result_takes_every_rounding():
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(2, 7)
+@pytest.mark.sampled(28, 28)
 @pytest.mark.parametrize("text", RESULTS)
 def test_unit_with_compound_result_matches_exact_and_rtl(text):
     spec = UnitSpec.parse(text)
@@ -440,7 +440,7 @@ UNITS += ["partmac e2m1fnx2*e3m2fnx2+posit8"]
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(7, 7)
+@pytest.mark.sampled(14, 14)
 @pytest.mark.parametrize("text", UNITS)
 def test_unit_matches_golden_and_exact_in_all_modes(text):
     spec = UnitSpec.parse(text)

@@ -66,6 +66,7 @@ def test_scale_has_no_exact_code_of_other_numbers():
             E8M0FNU.encode(value, "exact")
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(6)
 @pytest.mark.parametrize(
     ("operand", "targets"), [("e4m3", ["e3m0fnu"]), ("e4m0fnu", ["e4m3", "e3m0fnu", "fxp4.4"]), ("fxp3.3", ["e3m0fnu"])]

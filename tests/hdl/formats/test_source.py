@@ -91,6 +91,7 @@ def test_plateau_words_occur_twice_except_ends():
             assert (counts[1:-1] == 2).all()
 
 
+@pytest.mark.slow
 def test_naive_words_occur_twice_except_zero():
     """In one period of hardware and twin, for every width."""
     found = run(NAIVES, np.zeros(NAIVES[-1].period))
@@ -263,6 +264,7 @@ def test_plateau_rounds_up_with_expected_frequency(sharing):
                 assert (ups, downs) == (2 * max(2 * eighths - 1, 0), 2 * (period - max(2 * eighths - 1, 0)))
 
 
+@pytest.mark.slow
 @pytest.mark.sampled(4)
 @pytest.mark.parametrize("text", ["sr8@plateau3-rep", "sr6@plateau3-rep", "sr4@naive3", "sr3@plateau3"])
 def test_units_round_up_with_known_chance_for_all_fractions(text):

@@ -32,6 +32,7 @@ def routed(monkeypatch: pytest.MonkeyPatch) -> list[Module]:
     return asked
 
 
+@pytest.mark.slow
 def test_clocks_are_drawn_between_neighbouring_stages(routed: list[Module]) -> None:
     measured, drawn = study([UNIT], stages=4, count=6)
     assert measured[0].routed == (30, 60, 90, 120, 150)

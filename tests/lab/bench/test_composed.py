@@ -20,6 +20,7 @@ def test_record_has_all_units():
     assert {UnitSpec.parse(text).form.unit for text in composed.UNITS} == set(COMPOSED)
 
 
+@pytest.mark.sampled(3, 9)
 @pytest.mark.parametrize(
     "row",
     [

@@ -33,6 +33,7 @@ def test_study_shows_bits_and_speed(lines):
     assert lines[-1] == "tests: passed"
 
 
+@pytest.mark.slow
 def test_study_fails_for_wrong_bits(lines, monkeypatch):
     calls = []
 

@@ -23,6 +23,7 @@ def test_package_has_the_bits_of_ours(package, text):
     assert torch.equal(golden.decode(ours(), UnitSpec.parse(text).o), theirs().double())
 
 
+@pytest.mark.slow
 def test_table_has_rows_of_installed_packages_only(monkeypatch):
     monkeypatch.setattr(packages, "SIDE", 16)
     texts = ("e5m2*e5m2+e6m5.rn",)

@@ -150,6 +150,7 @@ def test_records_confirm_default_pwl_structure():
     assert set(kept.idxmin(axis=1, skipna=True)) == {"comparators", "address", "table"}
 
 
+@pytest.mark.slow
 def test_records_are_written_file_by_file(tmp_path, monkeypatch):
     """Record a unit that is only wires; files with more units have the same form."""
     one = (short("convert", "e2m1fn", to="e2m1fn"),)

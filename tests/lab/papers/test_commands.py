@@ -39,7 +39,7 @@ def folder(tmp_path_factory):
     return place
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize("command", EVERY)
 def test_command_starts(command, folder, tmp_path, monkeypatch, halfulp):
     """The run is built with its data, its network and its policies, and its first step is left out."""

@@ -29,6 +29,7 @@ def test_errors_follow_bits_and_length(rows):
     assert all(row["error"] == row["error"] for row in rows)
 
 
+@pytest.mark.slow
 def test_report_has_tables_and_a_plot(rows, tmp_path):
     report = matrix_units.report(rows, ROWS)
     assert len(report.tables["bits"].frame) == len(matrix_units.BITS)

@@ -50,6 +50,7 @@ def test_cases_of_report_have_valid_policies(name):
             assert Segments.read(text).name == function
 
 
+@pytest.mark.slow
 def test_cases_of_arbitor_span_published_parameters():
     texts = [text for case in arbitor.cases() for _, text in case.policies]
     for fmt in ("e6m2", "e6m6", "e6m1-ftz", "posit13e3", "posit11e3", "posit9e2"):
@@ -223,13 +224,15 @@ def test_report_of_trainings_takes_a_number_of_seeds(tmp_path, monkeypatch, half
 
 
 @pytest.mark.slow
-@pytest.mark.sampled(3, 3)
-@pytest.mark.parametrize("name", REPORTS)
+@pytest.mark.sampled(6, 6)
+# One that takes seconds is the first.
+@pytest.mark.parametrize("name", sorted(REPORTS, key=lambda name: name != "fase"))
 def test_whole_quick_report_runs(name, tmp_path, halfulp):
     code, _, err = halfulp("report", name, "--quick", "-o", tmp_path)
     assert code == 0, err
 
 
+@pytest.mark.slow
 def test_coarse_rounding_has_smaller_error(monkeypatch):
     monkeypatch.setattr(coarse, "LENGTHS", (64, 512))
     found = coarse.errors()
@@ -267,6 +270,7 @@ def test_page_of_formats_has_errors_of_record():
         assert f"| {' | '.join((name, *cells))} |" in lines
 
 
+@pytest.mark.slow
 def test_products_in_fp16_equal_numpy_steps():
     found = coarse.check()
     assert len(found) == 8

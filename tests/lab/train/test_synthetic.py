@@ -52,6 +52,8 @@ def test_sentences_follow_the_grammar():
     assert model(inputs[:3]).shape == (3, 4, 40)
 
 
+@pytest.mark.slow
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("name", ["graph", "translation"])
 def test_emulated_step_lowers_the_loss(name):
     own = network(f"halfulp.lab.train.synthetic:{name}")

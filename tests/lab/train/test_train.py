@@ -123,7 +123,7 @@ IMAGES = (
 )
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(4, 2)
 @pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.slow] * (name in LARGE)) for name in NETWORKS])
 def test_networks_train(name, tmp_path):
     """All networks train for some steps in torch's arithmetic."""
@@ -428,6 +428,7 @@ def test_train_command_writes_results(tmp_path, halfulp):
     assert len(rows(tmp_path / "results.csv")) == 1
 
 
+@pytest.mark.slow
 def test_train_command_prints_and_records_counts(tmp_path, halfulp):
     words = ["--mac", SR, "--epochs", 1, "--limit", 8, "-o", tmp_path, "--results", tmp_path / "results.csv"]
     code, out, _ = halfulp("train", "lenet5", *words, "--counts")

@@ -315,6 +315,7 @@ def test_proofs_are_cached(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found("commutes", "mul e2m1").verdict == first
 
 
+@pytest.mark.slow
 def test_proof_timeout_is_reported_and_retried() -> None:
     claim = Claim("commutes", asked("mul fp16"))
     began = time.monotonic()
