@@ -6,15 +6,19 @@ import io
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import fields
 from datetime import date
+from fractions import Fraction
 from functools import cache, partial
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from xml.etree import ElementTree
 
+import numpy as np
+
 from halfulp.hdl.formats import FAMILIES, Rounding
 from halfulp.hdl.formats.block import parse_operand
-from halfulp.hdl.specs import FunctionSpec, UnitSpec
+from halfulp.hdl.formats.source import SOURCES, Source
+from halfulp.hdl.specs import FunctionSpec, SruSpec, UnitSpec
 from halfulp.hdl.specs.function import TABLE_WIDTH
 from halfulp.implementation import Implementation, short
 from halfulp.tools.cache import cached_value
@@ -22,13 +26,15 @@ from halfulp.tools.digests import code, commit, version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
+from halfulp.tools.threads import threads
 from halfulp.units.catalogue import CATALOGUE
 
 from . import behaviour, regressions
-from .bench import result_formats, run
+from .bench import result_formats, run, run_and_compare
 from .corner_cases import corner_cases
+from .model import CompiledModel
 from .ports import Ports
-from .reference import reference
+from .reference import own_words, reference
 from .report import exact_codes
 from .space import Space
 from .sweep import sweep
@@ -66,6 +72,9 @@ MIXED = "mixed"
 MIXTURES = (("nf4", "posit4", "fxp4.4"), ("e5m2", "fxp4.4", "posit8"), ("takum16", "bf16", "posit16", "int16"))
 """Formats of operands and results of mixed units, assigned in turn."""
 
+SOURCE_WIDTHS = (3, 16)
+"""Widths of the random sources of stochastic rounders, which have rows of their own."""
+
 CHECKED_WIDTH = 8
 """Largest operand width with coverage, proofs and mutants."""
 
@@ -88,6 +97,7 @@ COUNTS = (
     *("every input", "sampled", "simulated", "exact every input", "exact sampled", "wrong"),
     *("proved", "refuted", "not finished", "hit", "unreachable", "open"),
     *("mutants", "killed", "equivalent", "survived", "undecided"),
+    "words",
 )
 """Counts of a record; those of checks that did not run are empty."""
 
@@ -137,7 +147,20 @@ def cases(names: Iterable[str] = CATALOGUE) -> dict[tuple[str, str], list[Implem
                 implementations[name, family] = _without_toys(_built(name, options))
         if sum(map(bool, taken.values())) > 1 and len(_mixed_parts(cls)) > 1:
             implementations[name, MIXED] = _built(name, map(_mixture, [cls] * len(MIXTURES), MIXTURES))
+        if cls is SruSpec:
+            implementations |= {(name, _kind(kind)): [*map(_rounder, map(kind, SOURCE_WIDTHS))] for kind in SOURCES}
     return implementations
+
+
+def _kind(source: type[Source]) -> str:
+    """Return the name of a kind of random sources, which is the family of its rows."""
+    return source.KIND + source.SUFFIX
+
+
+def _rounder(source: Source) -> Implementation:
+    """Return the stochastic rounder that uses all of a source's words; its results are carries alone."""
+    bits = source.full_bits
+    return Implementation.parse(f"sru fxp2.{bits}>fxp2.0-wrap.sr{bits}@{source} increment=no")
 
 
 def _results(formats: list[str]) -> list[str]:
@@ -233,13 +256,12 @@ def _exact(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
     limit = 1 << EXACT_BITS if _bits(Implementation.of(unit)) <= EXACT_BITS else EXACT_SAMPLES
     vectors = make(Ports.inputs_of(unit), result_formats(unit), seed=0, limit=limit, corners=corner_cases(unit))
     expected = reference(unit, vectors.codes)
+    columns = vectors.codes | own_words(unit, vectors.count)
     progress.total("comparing with exact arithmetic", vectors.count)
     wrong = 0
     for at in range(vectors.count):
-        codes, want = (
-            {port: int(column[at]) for port, column in columns.items()} for columns in (vectors.codes, expected)
-        )
-        wrong += exact_codes(unit, codes, want) != want
+        codes, want = ({port: int(column[at]) for port, column in part.items()} for part in (columns, expected))
+        wrong += any(want[port] != result for port, result in exact_codes(unit, codes, want).items())
         progress.advance(1)
     return {f"exact {'every input' if vectors.exhaustive else 'sampled'}": vectors.count, "wrong": wrong}, []
 
@@ -292,6 +314,27 @@ def _mutated(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
     return counts, [_open(MUTANT, 1, change.place, str(change)) for change in undecided]
 
 
+def _words(unit: "Unit", progress: Progress, pool: JobPool) -> Found:
+    """Compare the words of a random source over its period, in RTL and golden model, and count them.
+
+    With the word R of N bits, the discarded part 2^N - R rounds up and the next lower one does not, so that both
+    results determine R. The parts of the second period are those of the first, so that the words must repeat.
+    """
+    ((port, stream),) = unit.sources.items()
+    bits, period = unit.words[port], stream.source.period
+    least = (1 << bits) - own_words(unit, period)[port].astype(np.int64)
+    # A word of zero never rounds up.
+    parts = np.concatenate([np.minimum(least, (1 << bits) - 1), least - 1])
+    progress.total("comparing words", len(parts))
+    (operand,) = unit.inputs
+    with threads(1), CompiledModel.of_unit(unit) as loop:
+        wrong, _ = run_and_compare(unit, loop, {operand: parts.astype(np.uint64)}, 0)
+    first, ups = np.unique(least, return_counts=True)
+    chances = (stream.chance_of_up(Fraction(int(part), 1 << bits), bits) if part >> bits == 0 else 1 for part in first)
+    wrong += sum(chance * period != up for chance, up in zip(chances, ups.cumsum().tolist(), strict=True))
+    return {"words": period, "wrong": wrong}, []
+
+
 def _open(kind: str, number: int, group: str, names: str) -> Record:
     return {"kind": kind, "number": str(number), "group": group, "names": names}
 
@@ -314,7 +357,7 @@ def measure(
     about = {"unit": asked.spec.form.unit, "family": family, "operands": _operands(asked, family), "text": str(asked)}
     left = []
     saved = [row.text(unit) for row in regressions.of(unit)]
-    for check in (*OF_ALL, *(OF_ONE if more else ())):
+    for check in (*OF_ALL, *(OF_ONE if more else ()), *((_words,) if unit.sources else ())):
         parts = (check.__name__, asked, *own.values(), *saved, code(__name__))
         counted, still = cached_value("signoff", parts, partial(check, unit, progress, pool), name=asked.spec.name)
         counts |= {name: count + (counts.get(name, 0) if name == "wrong" else 0) for name, count in counted.items()}
@@ -325,6 +368,8 @@ def measure(
 
 
 def _operands(asked: Implementation, family: str) -> str:
+    if (source := getattr(asked.spec, "random", None)) is not None:
+        return str(source)
     return str(asked.spec.first_format) if family != MIXED else asked.spec.expression
 
 

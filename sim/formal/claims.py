@@ -18,7 +18,7 @@ from halfulp.tools.jobs import LOCAL, Job, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
-from . import LIMIT, properties, structures
+from . import LIMIT, properties, sources, structures
 from .miters import Miter
 from .prove import PROVED, REFUTED, UNFINISHED, Question, Verdict, versions
 
@@ -58,6 +58,8 @@ KINDS = {
     "pipelined": Kind("register stages change no result", structures.pipelined),
     "stalls": Kind("no register changes while the clock enable is low", structures.held),
     "reset": Kind("after a reset, outputs are +0 until the first result is due", structures.after_reset),
+    "period": Kind("the random source repeats after its period and not before, from any state", sources.period),
+    "chance": Kind("in a period, each discarded part rounds up as often as its chance says", sources.chance),
     "stream waits": Kind("a waiting result holds, and no operand is lost meanwhile", structures.stream_waits),
     "stream order": Kind("results are one per vector, in order, without others", structures.stream_is_in_order),
     "stream reset": Kind("after a reset, there is no result before the first is due", structures.stream_starts_empty),
@@ -133,6 +135,7 @@ def _of_text(asked: Implementation) -> list[Claim]:
     registered = asked if asked.component().stages else plain.with_build(pipeline=1)
     of_state = ("reset",) if registered.component().stateful else ()
     claims_of_text += [Claim(kind, registered) for kind in ("pipelined", "stalls", *of_state, *STREAMS)]
+    claims_of_text += [Claim(kind, plain) for kind in sources.provable(plain)]
     return list(dict.fromkeys([*known, *claims_of_text]))
 
 

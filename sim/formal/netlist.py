@@ -8,6 +8,7 @@ them, and with the names of ports.
 """
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -45,6 +46,10 @@ LOGIC = (
 """Yosys passes of a ``logic`` job. None optimises, because the order of names affects the result of such a pass."""
 
 
+SOURCE = re.compile(r"_(lfsr|inverted)(_\d+)?$")
+"""Names of the registers of random sources, as `halfulp.hdl.lfsr` makes them."""
+
+
 def write_step(design: Any, name: str) -> None:
     """Write the module of a clock cycle under this name, and its registers."""
     run(design, "write_json whole.json")
@@ -57,8 +62,9 @@ def write_step(design: Any, name: str) -> None:
 
 def _evert(module: dict[str, Any]) -> dict[str, int]:
     """Replace each flip-flop by an input for its value and an output for its next value; return names and widths."""
-    # Later keys win: the name in the innermost module, and there the longest one.
-    order = sorted(module["netnames"], key=lambda name: (name.count("."), len(name), name))
+    # Later keys win: that of a random source, the name in the innermost module, and there the longest one. The word of
+    # a source may be a port of a submodule.
+    order = sorted(module["netnames"], key=lambda name: (bool(SOURCE.search(name)), name.count("."), len(name), name))
     names = {tuple(module["netnames"][name]["bits"]): name for name in order}
     registers = {}
     for net in module["netnames"].values():

@@ -6,6 +6,8 @@ import pytest
 
 from halfulp import __version__, golden, hdl
 from halfulp.hdl.formats import FAMILIES, Block, Compound, Custom, Scale
+from halfulp.hdl.formats.source import SOURCES, TAPS, Lfsr
+from halfulp.hdl.lfsr import source_word
 from halfulp.implementation import Implementation
 from halfulp.sim import behaviour, regressions, signoff, signoff_page
 from halfulp.sim.ports import Ports
@@ -29,6 +31,7 @@ from halfulp.sim.signoff import (
     write_oracles,
 )
 from halfulp.sim.signoff_page import page, table
+from halfulp.units import Sru
 from halfulp.units.catalogue import CATALOGUE
 from tests.settings import ROOT
 
@@ -54,6 +57,7 @@ def test_signoff_has_rows_of_all_units_and_families():
             **{unit: ["fixed point"] for unit in ("sru", "requantize")},
             **{unit: ["float"] for unit in ("split", "join", "partmac")},
         }
+        taken["sru"] += [f"{kind.KIND}{kind.SUFFIX}" for kind in SOURCES]
         taken |= {unit: ["block"] for unit in ("blockdot", "blockmac", "blockdequantize")}
         taken |= {unit: ["float"] for unit in ("mma", "sparsedot", "sparsemac", "dotmac", "blockquantize", "fpu")}
         taken["classify"] = families
@@ -232,6 +236,43 @@ def test_signoff_record_is_stale_after_a_change_of_the_golden_model(monkeypatch)
     assert behaviour.current({TINY: known})
     monkeypatch.setattr(golden, "convert", lambda codes, **options: right(codes, **options) ^ (codes == 9))
     assert not behaviour.current({TINY: known})
+
+
+class Uncomplemented(Sru):
+    """Rounder whose plateau source is an LFSR."""
+
+    def word(self, m, name="random0"):
+        stream = self.sources[name]
+        return source_word(m, Lfsr(stream.source.width), [stream.seed], self.accepts, name)
+
+
+def words(unit):
+    return signoff._words(unit, signoff.silent, signoff.LOCAL)[0]
+
+
+def narrow(kind):
+    return cases(["sru"])["sru", kind][0].component()
+
+
+@pytest.mark.sampled(4)
+@pytest.mark.parametrize(("kind", "period"), [("plateau", 14), ("lfsr", 7), ("plateau-rep", 14), ("naive", 15)])
+def test_signoff_compares_all_words_of_sources(kind, period):
+    assert words(narrow(kind)) == {"words": period, "wrong": 0}
+
+
+def test_signoff_row_of_a_source_fails_if_hardware_or_twin_is_broken(monkeypatch):
+    right = narrow("plateau")
+    assert words(Uncomplemented(**right.parameters, random=right.spec.random))["wrong"] > 0
+    flags = golden.random._inversions
+    monkeypatch.setattr(golden.random, "_inversions", lambda *given: flags(*given).roll(1, -1))
+    assert words(right)["wrong"] > 0
+
+
+def test_signoff_row_of_a_source_fails_if_words_have_other_frequencies(monkeypatch):
+    """Wrong taps are those of hardware and twin, which agree."""
+    monkeypatch.setitem(TAPS, 3, (3,))
+    monkeypatch.setattr(signoff, "run_and_compare", lambda *_: (0, []))
+    assert words(narrow("plateau"))["wrong"] > 0
 
 
 def test_signoff_cells_count_what_is_open_and_wrong(monkeypatch, measured, kept_record, tmp_path):

@@ -12,7 +12,7 @@ from halfulp.fpga.synth.liberty import OSU018, Library
 from halfulp.hdl.formats import RN
 from halfulp.hdl.specs import ComposedSpec
 from halfulp.implementation import short
-from halfulp.lab.bench import records
+from halfulp.lab.bench import netlists, records
 from halfulp.lab.bench.records import (
     ARRAYS_BY_MODULES,
     BLOCK_DOTS,
@@ -163,7 +163,10 @@ def test_records_are_written_file_by_file(tmp_path, monkeypatch):
         "unit,target,LUT1,LUT2,LUT3,LUT4,LUT5,LUT6,LUT,FF,carry,mux,DSP,BRAM,URAM,memory,path",
         "convert e2m1fn>e2m1fn.rn,vu9p,0,0,0,0,0,0,0,0,0,0,0,0,0,0,0",
     ]
-    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["catalogue.csv", "small.csv"]
+    assert sorted(path.name for path in (tmp_path / "new").iterdir()) == ["catalogue.csv", "netlists.csv", "small.csv"]
+    assert {(row["record"], row["unit"]) for row in netlists.read(tmp_path / "new")} == {
+        (name, str(one[0])) for name in ("small", "catalogue")
+    }
 
 
 def test_structures_for_speed_have_shorter_paths_than_ieee_peers():

@@ -14,7 +14,9 @@ from click.testing import CliRunner
 
 from halfulp.hdl import eager, floating, raw
 from halfulp.hdl.formats import RN, RU, RZ, Rounding, parse
+from halfulp.hdl.formats.source import TAPS, Lfsr, Source
 from halfulp.hdl.late import Loop
+from halfulp.hdl.lfsr import source_word
 from halfulp.hdl.number import multiply, pack, unpack
 from halfulp.hdl.operators import Operation
 from halfulp.hdl.pipeline import Stages, _Delayed, _Reset
@@ -177,6 +179,15 @@ def stream(mistake: str) -> Patch:
     return lambda patch: patch.setattr("halfulp.sim.formal.structures.Streamed", wrong)
 
 
+def uncomplemented(patch: Any) -> None:
+    """Mutant whose plateau source is an LFSR."""
+
+    def wrong(m: Module, source: Source, *given: Any) -> Value:
+        return source_word(m, Lfsr(source.width), *given)
+
+    patch.setattr("halfulp.units.base.source_word", wrong)
+
+
 def repacked(wrong: Any) -> Patch:
     return lambda patch: patch.setattr("halfulp.units.base.pack", wrong)
 
@@ -200,6 +211,8 @@ CASES: list[tuple[str, str, Patch]] = [
     ("reset", "mac e2m1 --pipeline 1", forgetful),
     ("reset", "quire posit4 --pipeline 3", zeroed),
     ("reset", "quire posit4 --pipeline 3 --reset-less", held_through_reset),
+    ("period", "mac e2m1 --round sr3 --random lfsr3", lambda patch: patch.setitem(TAPS, 3, (3,))),
+    ("chance", "sru fxp2.3 --to int2-wrap --round sr3 --random plateau3 --no-increment", uncomplemented),
     ("stream waits", "mul e2m1 --pipeline 2", stream("moves")),
     ("stream order", "mul e2m1 --pipeline 2", stream("loses")),
     ("stream reset", "mul e2m1 --pipeline 2", stream("remembers")),
@@ -246,7 +259,7 @@ def test_claim_is_proved_and_refuted_after_one_mistake(
     assert wrong.verdict.status == REFUTED
     # A witness of wrong results names units, codes and numbers, and another simulator confirms it.
     saves = [line for line in wrong.lines if line.startswith("  save:  halfulp save ")]
-    of_registers = any(word in words for word in ("pipeline", "quire", "loop"))
+    of_registers = any(word in words for word in ("pipeline", "quire", "loop", "random"))
     assert len(saves) == (0 if of_registers else 1 if kind == "valid" else 2)
     for line in saves:
         words_ = shlex.split(line)[3:]
@@ -327,7 +340,8 @@ def test_invalid_witness_is_detected() -> None:
 def test_claims_cover_all_kinds_for_every_family() -> None:
     for fmt in ("e5m2", "e4m3fn", "posit8", "fxp4.4"):
         kinds = {claim.kind for claim in claims("all", fmt)}
-        missing = set(KINDS) - kinds
+        # Units that the name `all` has are without random sources.
+        missing = set(KINDS) - kinds - {"period", "chance"}
         assert missing <= {"symmetric", "lazy is eager", "speed is area", "loop is area"}
         assert missing == {"loop is area"} or fmt in ("posit8", "fxp4.4")
     assert {claim.asked.spec.form.unit for claim in claims("fma")} == {"fma"}
