@@ -2,7 +2,8 @@
 
 Main functions, and the modules ``nn`` (layers, policies, training) and ``random``:
 
-- ``encode``, ``decode``, ``to_torch``: real numbers to codes of a format and back; ``table_of`` shows codes.
+- ``encode``, ``decode``, ``to_torch``: real numbers to codes of a format and back; ``quantize`` rounds real numbers,
+  and ``table_of`` shows codes.
 - ``gemm``: products of matrices, and ``explain`` their kernel; ``quantize_blocks`` and ``dequantize_blocks``: blocks.
 - ``emulate``: a whole program in the arithmetic of a policy; ``nn.convert``: the layers of a model.
 - ``register_format``, ``register_operator``: arithmetic of your own.
@@ -118,4 +119,5 @@ from .storage import save_blocks as save_blocks
 from .tiles import quantize_tiles as quantize_tiles
 from .values import decode as decode
 from .values import encode as encode
+from .values import quantize as quantize
 from .values import to_torch as to_torch

@@ -7,7 +7,21 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import EXACT, FP32, FP64, RD, RN, SATFINITE, Compound, Format, Rounding, Saturation, parse
+from halfulp.hdl.formats import (
+    EXACT,
+    FP32,
+    FP64,
+    RD,
+    RN,
+    SATFINITE,
+    Block,
+    Compound,
+    Format,
+    Rounding,
+    Saturation,
+    parse,
+)
+from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.specs import ConvertSpec, ValueRange
 
 from .check import TORCH_TYPES, WORDS, check_devices, codes_of, is_of_ml_dtypes, one_mode, random_of, tensor_of
@@ -15,6 +29,7 @@ from .convert import TABLE_WIDTH, convert, converted
 from .errorfree import sum_and_error, to_odd
 from .kernels import elements
 from .parts import code_of, parts_of
+from .quantize import dequantize_blocks, quantize_blocks
 from .uncompiled import uncompiled
 
 if TYPE_CHECKING:
@@ -156,6 +171,53 @@ def decode(codes: Tensor, fmt: Format | str) -> Tensor:
             f"float64 cannot hold every number of {fmt}; Format.decode converts single codes to fractions"
         ) from None
     return decoded(codes, fmt, torch.float64)
+
+
+@uncompiled
+def quantize(
+    values: "Tensor | ArrayLike",
+    fmt: Format | Block | str,
+    rounding: Rounding | str = RN,
+    random: Tensor | None = None,
+    saturate: Saturation | bool | str = False,
+    *,
+    dim: int | None = None,
+) -> Tensor:
+    """Round real numbers once to a format, or to blocks along a dimension, and return the numbers of the codes.
+
+    Parameters
+    ----------
+    values, rounding, random, saturate
+        As for `encode`; elements of blocks always saturate.
+    fmt : Format, Block or str
+    dim : int, optional
+        Dimension along which blocks run; default: the last one.
+
+    Returns
+    -------
+    Tensor
+        float32 for blocks and for formats whose numbers are all in float32, else float64. It has no gradient;
+        `halfulp.golden.nn.Quantize` is a layer with one.
+
+    Raises
+    ------
+    TypeError, ValueError
+        As for `encode` and `decode`, or for `quantize_blocks`; if ``saturate`` or ``dim`` has no effect.
+    """
+    kind = parse_operand(fmt)
+    if isinstance(kind, Block):
+        if saturate:
+            raise ValueError(f"elements of {kind} saturate by definition; omit saturate")
+        if not isinstance(values, Tensor):
+            values = _tensor(values)
+        dim = -1 if dim is None else dim
+        return dequantize_blocks(
+            quantize_blocks(values.detach(), kind, rounding, dim=dim, random=random), kind, dim=dim
+        )
+    if dim is not None:
+        raise ValueError(f"dim is the dimension of blocks, and {kind} is a format of single numbers; omit dim")
+    numbers = decode(encode(values, kind, rounding, random, saturate), kind)
+    return numbers.to(torch.float32) if kind.parts == 1 and _in_float32(kind) else numbers
 
 
 @uncompiled

@@ -54,7 +54,12 @@ def emulate(
     that of the program.
     """
     with requests():
-        _check_program(program, is_module)
+        own = _file_of(program, is_module)
+        if repeated := next((name for name in imports if own and own == _file_of_import(name)), None):
+            raise Refused(
+                f"--import {repeated} is the program, which would run twice; expected a file that only registers "
+                "formats and operators"
+            )
         from halfulp.golden.nn.policy_file import rules
         from halfulp.golden.program import emulate as context
         from halfulp.tools.imports import module_of
@@ -68,7 +73,8 @@ def emulate(
     if output is not None and not output.resolve().parent.is_dir():
         raise Refused(f"there is no folder {output.parent} for the report {output.name}")
     sys.argv = [program, *arguments]
-    sys.path.insert(0, str(Path.cwd()) if is_module else str(Path(program).resolve().parent))
+    if not is_module:
+        sys.path.insert(0, str(Path(program).resolve().parent))
     failure: Exception | None = None
     try:
         with run:
@@ -97,18 +103,30 @@ def _misplaced(program: str, arguments: tuple[str, ...]) -> str:
     return f"; options after PROGRAM belong to it, so write {option} before {program}" if option else ""
 
 
-def _check_program(program: str, is_module: bool) -> None:
-    """Raise `Refused` for a program that is not there."""
+def _file_of(program: str, is_module: bool) -> Path | None:
+    """Return the file of a program; raise `Refused` if it is not there."""
     if not is_module:
         if not Path(program).is_file():
             raise Refused(f"there is no file {program}; with -m a module is run")
-        return
+        return Path(program).resolve()
+    if (folder := str(Path.cwd())) not in sys.path:
+        # As for python -m; an installed program has its own folder there.
+        sys.path.insert(0, folder)
     try:
         module = importlib.util.find_spec(program)
     except (ImportError, ValueError):
         module = None
     if module is None:
         raise Refused(f"there is no module {program}; without -m a file is run")
+    return None if module.origin is None else Path(module.origin)
+
+
+def _file_of_import(name: str) -> Path | None:
+    """Return the file of an import, or None if it is not there, which `module_of` refuses."""
+    try:
+        return _file_of(name, is_module=not name.endswith(".py"))
+    except Refused:
+        return None
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:

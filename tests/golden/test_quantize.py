@@ -6,7 +6,8 @@ import pytest
 import torch
 
 from halfulp import golden
-from halfulp.golden import quantize
+from halfulp.golden.kernels import quantize as kernels
+from halfulp.golden.quantize import _in_torch
 from halfulp.hdl.formats import BLOCKS, Block, Rounding
 
 KERNELS = [
@@ -46,9 +47,9 @@ def test_kernel_matches_torch(text, mode, monkeypatch):
         x = x * 2.0**900 if dtype == torch.float64 else x
         words = torch.randint(0, 32, x.shape, generator=torch.Generator().manual_seed(2)) if rounding.bits else None
         tensor = None if factor is None else torch.tensor(factor)
-        found = quantize.quantize.quantize(x, dim, block, rounding, words, 1.0 if factor is None else float(tensor))
+        found = kernels.quantize(x, dim, block, rounding, words, 1.0 if factor is None else float(tensor))
         assert found is not None
-        want = quantize._in_torch(x, dim, block, rounding, words, tensor)
+        want = _in_torch(x, dim, block, rounding, words, tensor)
         assert [one.dtype for one in found] == [one.dtype for one in want]
         assert all(one.equal(other) for one, other in zip(found, want, strict=True))
 

@@ -109,3 +109,38 @@ def test_products_of_arrays_are_those_of_tensors():
 def test_other_types_of_codes_are_refused(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call()
+
+
+@pytest.mark.parametrize("name", FLOATS)
+def test_quantize_rounds_as_types_of_torch(name):
+    x = torch.randn(1000, generator=torch.Generator().manual_seed(1))
+    rounded = golden.quantize(x, name)
+    assert rounded.dtype == torch.float32
+    assert rounded.equal(x.to(getattr(torch, name)).float())
+
+
+def test_quantize_returns_numbers_of_encode_and_of_blocks():
+    x = torch.linspace(-300, 300, 192, dtype=torch.float64).reshape(3, 64).requires_grad_()
+    words = torch.arange(64) * 4
+    stochastic = golden.quantize(x, "e4m3", "sr8", words, saturate=True)
+    assert stochastic.equal(golden.decode(golden.encode(x, "e4m3", "sr8", words, True), "e4m3").float())
+    assert stochastic.abs().max() == 240
+    assert golden.quantize([1 + 2.0**-52], "fp64").tolist() == [1 + 2.0**-52]
+    for dim in (0, 1):
+        blocks = golden.dequantize_blocks(golden.quantize_blocks(x.detach(), "mxfp4", dim=dim), "mxfp4", dim=dim)
+        assert golden.quantize(x, "mxfp4", dim=dim).equal(blocks)
+    assert golden.quantize(x.detach().numpy(), "mxfp4").equal(golden.quantize(x, "mxfp4"))
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"fmt": "mxfp4", "saturate": True}, "elements of mxfp4 saturate by definition"),
+        ({"fmt": "e5m2", "dim": 0}, "e5m2 is a format of single numbers"),
+        ({"fmt": "e5n2"}, "did you mean e5m2"),
+        ({"fmt": "e5m2", "rounding": "sr4"}, "random"),
+    ],
+)
+def test_quantize_rejects_options_without_effect(options, message):
+    with pytest.raises(ValueError, match=message):
+        golden.quantize(torch.ones(2), **options)

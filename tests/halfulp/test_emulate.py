@@ -41,8 +41,11 @@ def script(tmp_path):
 
 
 def run(*words, cwd=None):
-    """Return exit code, output and errors of the command in a process of its own."""
-    command = [sys.executable, "-m", "halfulp", "emulate", *map(str, words)]
+    """Return exit code, output and errors of the command in a process of its own.
+
+    As in an installed program, the current folder is not in ``sys.path`` (-P).
+    """
+    command = [sys.executable, "-P", "-m", "halfulp", "emulate", *map(str, words)]
     done = subprocess.run(command, capture_output=True, text=True, cwd=cwd)
     return done.returncode, done.stdout, done.stderr
 
@@ -154,6 +157,9 @@ def test_policy_has_formats_and_operators_of_an_import(script, tmp_path, imports
         (["program.py", "--mac", MAC], "options after PROGRAM belong to it, so write --mac before program.py"),
         (["program.py", "--policy=a.toml"], "options after PROGRAM belong to it, so write --policy before program.py"),
         (["--import", "missing.py", "--mac", MAC, "program.py"], "there is no file missing.py"),
+        (["--import", "program.py", "--mac", MAC, "program.py"], "program.py is the program, which would run twice"),
+        (["--import", "program", "--mac", MAC, "./program.py"], "program is the program, which would run twice"),
+        (["--import", "program.py", "--mac", MAC, "-m", "program"], "program.py is the program, which would"),
         (["--mac", MAC, "missing.py"], "there is no file missing.py; with -m a module is run"),
         (["--mac", MAC, "-m", "missing.module"], "there is no module missing.module; without -m a file is run"),
         (["--mac", "e5m2*e5m2", "program.py"], "expected"),
