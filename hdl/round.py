@@ -74,7 +74,7 @@ def chosen_by(rounding: Rounding, code: Value | None) -> Rounding:
     """Return a rounding with the signal that chooses its mode, if a port chooses it."""
     if code is None:
         return rounding
-    return ChosenRounding(rounding.mode, rounding.bits, rounding.guard, code)
+    return ChosenRounding(rounding.mode, rounding.bits, rounding.guard, code=code)
 
 
 def to_largest(rounding: Rounding, negative: Value, saturating: Saturation) -> Value:

@@ -1,6 +1,7 @@
 """Claims about the random source of a unit, as miters of the clock cycles of a period."""
 
 from fractions import Fraction
+from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Value
 
@@ -42,22 +43,24 @@ def period(asked: Implementation) -> Miter:
 
 def chance(asked: Implementation) -> Miter:
     """Claim that a stochastic rounder rounds up as often as `Stream.chance_of_up` says, in a period from any state."""
+    spec: Any = asked.spec
     built = asked.component()
-    unit, source, bits = clocked(built), _source(asked), asked.spec.rounding.bits
+    unit, source, bits = clocked(built), _source(asked), spec.rounding.bits
     (stream,), (carry,) = built.sources.values(), [name for name in unit.outputs if name.startswith("up")]
     (operand,) = built.inputs
-    parts = 1 << asked.spec.a.frac_bits
+    parts = 1 << spec.a.frac_bits
     counts = Array(int(stream.chance_of_up(Fraction(part, parts), bits) * source.period) for part in range(parts))
 
     def wrong(m: Module, i: Miter) -> Value:
         ups = sum((cycle.outputs[carry] for cycle in _cycles(unit, m, i, source.period)), Const(0, 1))
-        return _is_valid(unit, i) & (ups != counts[i[f"{operand}@0"][: asked.spec.a.frac_bits]])
+        return _is_valid(unit, i) & (ups != counts[i[f"{operand}@0"][: spec.a.frac_bits]])
 
     return Miter(unit.free(), wrong, (unit.step,))
 
 
 def _source(asked: Implementation) -> Source:
-    source: Source = asked.spec.random
+    spec: Any = asked.spec
+    source: Source = spec.random
     return source
 
 
