@@ -9,6 +9,7 @@ Only one set-up of a checkout runs at a time; others wait for it.
 import fcntl
 import hashlib
 import importlib.util
+import itertools
 import os
 import shutil
 import subprocess
@@ -84,20 +85,21 @@ def run(what: str, command: list[str], log: IO[str], held: int, more: dict[str, 
         env=environment | (more or {}),
         pass_fds=[held],
     )
-    if waited(process):
+    if waited(process, what):
         lines = [line.strip() for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if line.lower().startswith(("error", "×")) or "No space left" in line]
         reason = (errors or lines)[-1].removeprefix("ERROR: ").lstrip("× ").rstrip(".")
         refuse(f"{what} failed ({reason}); its whole output is in {LOG.relative_to(ROOT)}.")
 
 
-def waited(process: "subprocess.Popen[bytes]") -> int:
-    """Wait for a process, and print the number of installed packages now and then."""
-    while True:
+def waited(process: "subprocess.Popen[bytes]", what: str) -> int:
+    """Wait for a process, and print its work and its time in seconds now and then."""
+    for seconds in itertools.count(PROGRESS, PROGRESS):
         try:
             return process.wait(PROGRESS)
         except subprocess.TimeoutExpired:
-            say(f"  {len(list(VENV.glob('lib/python*/site-packages/*.dist-info')))} packages are installed ...")
+            say(f"  {what}, {seconds} s ...")
+    raise AssertionError("the count has no end")
 
 
 def pip_settings(python: str) -> dict[str, str]:
