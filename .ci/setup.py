@@ -9,7 +9,6 @@ Only one set-up of a checkout runs at a time; others wait for it.
 import fcntl
 import hashlib
 import importlib.util
-import itertools
 import os
 import shutil
 import subprocess
@@ -94,12 +93,13 @@ def run(what: str, command: list[str], log: IO[str], held: int, more: dict[str, 
 
 def waited(process: "subprocess.Popen[bytes]", what: str) -> int:
     """Wait for a process, and print its work and its time in seconds now and then."""
-    for seconds in itertools.count(PROGRESS, PROGRESS):
+    seconds = 0
+    while True:
         try:
             return process.wait(PROGRESS)
         except subprocess.TimeoutExpired:
+            seconds += PROGRESS
             say(f"  {what}, {seconds} s ...")
-    raise AssertionError("the count has no end")
 
 
 def pip_settings(python: str) -> dict[str, str]:
