@@ -84,20 +84,22 @@ def run(what: str, command: list[str], log: IO[str], held: int, more: dict[str, 
         env=environment | (more or {}),
         pass_fds=[held],
     )
-    if waited(process):
+    if waited(process, what):
         lines = [line.strip() for line in LOG.read_text(errors="replace").splitlines() if line.strip()]
         errors = [line for line in lines if line.lower().startswith(("error", "×")) or "No space left" in line]
         reason = (errors or lines)[-1].removeprefix("ERROR: ").lstrip("× ").rstrip(".")
         refuse(f"{what} failed ({reason}); its whole output is in {LOG.relative_to(ROOT)}.")
 
 
-def waited(process: "subprocess.Popen[bytes]") -> int:
-    """Wait for a process, and print the number of installed packages now and then."""
+def waited(process: "subprocess.Popen[bytes]", what: str) -> int:
+    """Wait for a process, and print its work and its time in seconds now and then."""
+    seconds = 0
     while True:
         try:
             return process.wait(PROGRESS)
         except subprocess.TimeoutExpired:
-            say(f"  {len(list(VENV.glob('lib/python*/site-packages/*.dist-info')))} packages are installed ...")
+            seconds += PROGRESS
+            say(f"  {what}, {seconds} s ...")
 
 
 def pip_settings(python: str) -> dict[str, str]:

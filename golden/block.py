@@ -202,7 +202,7 @@ def _check_length(name: str, x: Tensor, length: int) -> None:
 
 
 def quantized(x: Raw, block: Block, rounding: Rounding, random: Tensor | None, tensor: Tensor | None = None) -> Blocks:
-    """Quantize numbers in blocks along the last dimension; ``tensor`` is a scale of all, in binary32."""
+    """Quantize numbers in blocks along the last dimension; ``tensor`` is the scale of all blocks, in binary32."""
     factor = None if tensor is None else unpack(tensor.view(torch.int32).to(torch.int64) & 0xFFFFFFFF, parse("fp32"))
     scale = scale_of(_largest(x), block, factor)
     special = (x.nan | x.inf).any(-1)

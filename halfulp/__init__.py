@@ -19,7 +19,7 @@ _LAZY = {"golden": "halfulp.golden:", "parse": "halfulp.hdl.formats:parse"}
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
     globals()[name] = value = pkgutil.resolve_name(_LAZY[name])
     return value
 

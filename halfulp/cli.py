@@ -183,7 +183,10 @@ class Commands(Lazy):
         names = self.list_commands(ctx)
         if args[0] not in names and not ctx.resilient_parsing:
             from halfulp.hdl.formats.checks import did_you_mean
+            from halfulp.hdl.specs import COMPOSED, UNITS
 
+            if args[0] in UNITS | COMPOSED:
+                raise Refused(f"{args[0]} is a unit, not a command; halfulp emit {args[0]} writes its Verilog")
             raise Refused(f"unknown command {args[0]!r}; {did_you_mean(args[0], names, 'halfulp --help lists them')}")
         return super().resolve_command(ctx, args)
 

@@ -297,7 +297,7 @@ def _implementations(unit: str, fmt: str | None = None, **options: Any) -> list[
     except TextError as error:
         name, *fields = unit.split()
         if name in UNITS | COMPOSED and len(fields) == 1 and fields[0].isalnum():
-            sentence = f"{error.sentence}; the short form is two words, {name} {fields[0]}"
+            sentence = f"{error.sentence}; the short form has no quotes: {name} {fields[0]}"
             raise TextError(error.text, error.position, sentence) from error
         raise
     if beside := {option: options[option] for option in FIELDS if options.get(option) is not None}:

@@ -41,11 +41,15 @@ _UNIT_OPTIONS = (
     click.option("--random", metavar="SOURCE", help="lfsrN, naiveN, plateauN[-rep]; default: input ports"),
     click.option("--random-seed", metavar="N", type=int, help="reset state of that source; default: 1"),
     click.option("--saturate", flag_value="sat", default=None, help="round overflows to the largest finite number"),
-    click.option(
-        "--satfinite", "saturate", flag_value="satfinite", default=None, help="round overflows and infinities to it"
-    ),
+    click.option("--satfinite", "saturate", flag_value="satfinite", default=None, help="the same for infinities too"),
     click.option("--flags", flag_value="after", default=None, help="output exception flags"),
-    click.option("--flags-before", "flags", flag_value="before", default=None, help="flags, tiny before rounding"),
+    click.option(
+        "--flags-before",
+        "flags",
+        flag_value="before",
+        default=None,
+        help="flags, tininess before rounding",
+    ),
     click.option("--pipeline", metavar="N", type=_STAGES, help="number of register stages; default: 0"),
     click.option("--iterations", metavar="N", type=_STEPS, help="steps in a cycle of an iterative unit"),
     click.option("--reset-less", is_flag=True, default=None, help="omit the reset of register stages"),
@@ -65,7 +69,7 @@ _UNIT_OPTIONS = (
     click.option("--terms", metavar="N", type=int, help="maximum number of powers of two in a slope (pwl)"),
     click.option("--structure", metavar="KIND", help="comparators, address or table (pwl)"),
     click.option("--carry", metavar="N", type=int, help="carry guard bits of exact accumulators; default: 31"),
-    click.option("--interleave", metavar="N", type=int, help="sums in turn on an accumulator; default: 1"),
+    click.option("--interleave", metavar="N", type=int, help="number of interleaved sums (accumulators); default: 1"),
 )
 
 _CLOCK_OPTIONS = {

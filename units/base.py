@@ -119,6 +119,9 @@ class Unit(Staged):
         # Inside the unit, the rounding comes with the signal that chooses its mode.
         self.rounding = chosen_by(spec.unit_rounding, self.mode if modes else None)
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {' '.join([self.spec.text, *self.build.options])}>"
+
     def _repr_html_(self) -> str:
         """Return the ports as a table for notebooks."""
         rows = [

@@ -226,7 +226,7 @@ def replaced(node: Node, change: Callable[[Node], Node], context: int) -> Node:
 
 
 def spelled(name: str) -> str:
-    """Return a name as Verilog has it; one with a backslash ends with a blank."""
+    """Return a name in the syntax of Verilog; an escaped one begins with a backslash and ends with a blank."""
     name = name if re.fullmatch(r"\\.*|[A-Za-z_][\w$]*", name, re.ASCII) else f"\\{name}"
     return f"{name} " if name.startswith("\\") else name
 

@@ -245,7 +245,7 @@ def whole(module: Module, name: str) -> Node:
 
 
 def unused(stem: str, taken: Collection[str], first: int = 2) -> str:
-    """Return a name that is not taken: the stem, or with a number from ``first`` on."""
+    """Return a name that is not taken: the stem, or the stem with the first free number from ``first`` up."""
     numbered = (f"{stem}_{n}" for n in count(first))
     names = numbered if first == 1 else chain([stem], numbered)
     return next(name for name in names if name not in taken)

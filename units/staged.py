@@ -27,7 +27,7 @@ _STAGES: dict[Any, int] = {}
 
 
 class Staged(Choices):
-    """Component that is described without register stages by ``logic``, and has those of its build.
+    """Component whose method ``logic`` describes it without register stages; its build adds them.
 
     Attributes
     ----------
@@ -130,15 +130,15 @@ class Staged(Choices):
             delay = min(delays.values())
         raise ValueError(
             f"{self.name} cannot run at {clock:g} MHz: by the delays of {self.build.family}, the best clock with up to "
-            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / (delay * MARGIN)) / 10:.1f} MHz{self._faster_sums}"
+            f"{MAX_PIPELINE} register stages is {math.floor(1e7 / (delay * MARGIN)) / 10:.1f} MHz{self.faster_sums}"
         )
 
     @property
-    def _faster_sums(self) -> str:
+    def faster_sums(self) -> str:
         """Ways to a higher clock of an accumulator, whose sum is finished before the next one; else empty."""
         ways = ["interleave=N, which gives each sum N cycles"] * hasattr(self.spec, "interleave")
         ways += ["--goal loop, which shortens them"] * (LOOP in self.goals and self.build.goal != LOOP)
-        return f"; sums run faster with {' or '.join(ways)}" if self.stateful and ways else ""
+        return f"; sums run faster with {', or '.join(ways)}" if self.stateful and ways else ""
 
     def check_clock(self) -> None:
         """Raise ValueError if no number of register stages meets the clock of the build."""

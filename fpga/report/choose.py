@@ -104,7 +104,7 @@ class Choice:
         """Raise CheckError if no measured build meets the clock."""
         if self.chosen is not None:
             return
-        clocks = {tried.options: tried.cost.fmax for tried in self.tried if tried.cost.fmax is not None}
+        clocks = {tried: tried.cost.fmax for tried in self.tried if tried.cost.fmax is not None}
         wanted = f"{self.clock_mhz:g} MHz on {self.target.name}"
         if not clocks:
             raise CheckError(
@@ -113,8 +113,8 @@ class Choice:
             )
         best = max(clocks, key=clocks.__getitem__)
         raise CheckError(
-            f"no measured build of {self.unit.spec.text} meets {wanted} after place and route; the fastest, {best}, "
-            f"reaches {clocks[best]:.2f} MHz"
+            f"no measured build of {self.unit.spec.text} meets {wanted} after place and route; the fastest, "
+            f"{best.options}, reaches {clocks[best]:.2f} MHz{best.unit.component().faster_sums}"
         )
 
     def data(self) -> dict[str, Any]:

@@ -91,7 +91,7 @@ def _stream_options(function: Any) -> Any:
 @click.option("--stream", is_flag=True, help="AXI4-Stream for operands and results")
 @_stream_options
 @click.option("--valid", is_flag=True, help="valid from operands to results, through register stages")
-@click.option("--tag", metavar="BITS", type=click.IntRange(1, MAX_BESIDE), help="the same for a tag of any width")
+@click.option("--tag", metavar="BITS", type=click.IntRange(1, MAX_BESIDE), help="tag from operands to results")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder; default: standard output")
 @click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
 @target_option(default=None, help="device of a flow, or family whose delays place stages")
@@ -141,7 +141,10 @@ def emit(
         _package(units, output, name=name, prefix=prefix, controls=controls, streams=streams, **options, **stages)
         return
     if more:
-        raise Refused(f"expected one unit; several need --package, and {more[0]!r} is one more")
+        raise Refused(
+            f"expected one unit before {more[0]!r}; several need --package, and further formats an option such as --b "
+            "or --to"
+        )
     with requests():
         bare = flow is None and not (stream or valid or tag)
         asked = implementation(unit, fmt, composed=bare, **options, **stages)
@@ -236,6 +239,11 @@ def _verilog(built: Any, output: str | None, **how: Any) -> None:
         raise Refused(f"{path} is a folder; expected the name of a file after -o")
     if path is not None and not path.parent.is_dir():
         raise Refused(f"there is no folder {path.parent}; create it before writing {path.name}")
+    if path is not None and path.suffix.lower() in (".vhd", ".vhdl"):
+        raise Refused(
+            f"units are written as Verilog; expected a name such as {path.stem}.v after -o, or --package, which adds "
+            "declarations of components in VHDL"
+        )
     with requests(), Bar(f"emit {built.name}"):
         text = verilog(built, **how)
     if path is None:

@@ -243,7 +243,9 @@ def _chosen(patterns: Iterable[Any], modules: Sequence[tuple[list[str], nn.Modul
         if not any(_matches(pattern, names, module) for names, module in modules):
             shown = repr(pattern) if isinstance(pattern, str) else getattr(pattern, "__name__", repr(pattern))
             known = [f"{names[0] or 'the model'} ({type(module).__name__})" for names, module in modules]
-            raise ValueError(f"{shown} matches no {what}; there are {', '.join(known) or 'none'}")
+            typed = any(type(module).__name__ == pattern for _, module in modules)
+            hint = f"; for the type, give the class {pattern} and not its name" if typed else ""
+            raise ValueError(f"{shown} matches no {what}{hint}; there are {', '.join(known) or 'none'}")
     return [
         next((candidate for candidate in patterns if _matches(candidate, names, module)), None)
         for names, module in modules

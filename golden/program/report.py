@@ -30,7 +30,7 @@ NO_PATTERN = "no pattern of the policies names it"
 
 def names_no(part: str) -> str:
     """Return the reason of an operation whose part a policy lacks."""
-    return f"the policy names no {part}"
+    return f"the policy has no key {part}"
 
 
 _CURES = {

@@ -390,8 +390,8 @@ class Site:
         if x.dtype not in DTYPES:
             return f"{x.dtype} is no type of real numbers"
         if self.phase == UPDATE:
-            return "the policy names no optimizer"
-        return f"the policy has {report.IN_TORCH} for {self.sum_phase} and names no reductions"
+            return "the policy has no key optimizer"
+        return f"the policy has {report.IN_TORCH} for {self.sum_phase} and no key reductions"
 
     def running(self, name: str, x: Tensor, *, last: bool = False) -> Tensor:
         """Cumulative sums or products along the first dimension, or only the last one.

@@ -71,7 +71,7 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
         click.echo(error.format_message())
         code = 2
     except click.ClickException as error:
-        click.echo(f"halfulp: {error.format_message()}", err=True)
+        click.echo(f"halfulp: {_sentence(error)}", err=True)
         code = error.exit_code
     except (CheckError, ToolError) as error:
         click.echo(f"halfulp: {error}", err=True)
@@ -89,6 +89,23 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
         sys.stderr.close()
         code = 0
     sys.exit(code)
+
+
+_INSTEAD = {
+    **dict.fromkeys(("--fmt", "--format", "--unit"), "unit and format are arguments, as in mac e5m2"),
+    **dict.fromkeys(("--stages", "--latency"), "--pipeline gives the number of register stages"),
+}
+"""Explanations of options that commands do not have, in place of the most similar names."""
+
+
+def _sentence(error: click.ClickException) -> str:
+    """Return the message of an error; for an option or an argument it names the help of the command."""
+    text = error.format_message()
+    if not isinstance(error, (click.NoSuchOption, click.MissingParameter)) or error.ctx is None:
+        return text
+    if isinstance(error, click.NoSuchOption) and error.option_name in _INSTEAD:
+        text = f"No such option '{error.option_name}'; {_INSTEAD[error.option_name]}"
+    return f"{' '.join(text.split()).rstrip('.')}; see {error.ctx.command_path} --help"
 
 
 @contextmanager

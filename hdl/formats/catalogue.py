@@ -48,7 +48,8 @@ def parse(text: object) -> Format:
             return fmt
     if is_block_text(text):
         raise TypeError(
-            f"{text} is a block of numbers with a shared scale, and the format of one number is needed here"
+            f"{text} is a block of numbers with a shared scale, and the format of one number is needed here; the units "
+            "blockdot and blockmac and golden.quantize_blocks take blocks"
         )
     if (match := _SUFFIXED.fullmatch(text)) and (match["rounding"] or match["saturate"]):
         apart = [f'rounding="{match["rounding"]}"'] if match["rounding"] else []

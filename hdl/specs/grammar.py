@@ -27,8 +27,6 @@ BLOCK_BARE = "blockmac"
 SUFFIXES = ("rounding", "saturate", "random", "seed")
 """Fields of every description that follow the formula."""
 
-_LIKE = "e5m2*e5m2+fp32.rn"
-
 _OPERATORS = "*+/=>,()"
 _FORMAT = re.compile(r"(?:\([^()]*\)|[\w:-]|\.(?=[-0-9]))+")
 _NAME = re.compile(r"[\w:./-]+")
@@ -176,8 +174,10 @@ class _Reader:
     def _head(self) -> Any:
         """Parse the name and return the description class of the unit."""
         self._blanks()
-        if self.bare == BARE and is_format(self.text.strip().lower()):
-            self._fail(f"{self.text.strip()} is a format; a multiply-accumulate has three, such as {_LIKE}")
+        name = self.text.strip()
+        if self.bare == BARE and is_format(name.lower()):
+            like = f"{name.lower()}*{name.lower()}+fp32.rn"
+            self._fail(f"{name} is a format; a multiply-accumulate has three, such as {like}")
         match = _HEAD.match(self.text, self.position)
         cls = self.units.get(match[1]) if match else None
         if match is not None and cls is not None and cls.form.count and not match[2]:

@@ -95,7 +95,7 @@ UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
         ("sim quire posit8 --round exact", "exact"),
         ("sim sru int16 --to int8 --no-increment", "saturation"),
         ("sim mul e5m2 --no-increment", "no --increment"),
-        ("sim", "Missing argument 'UNIT'"),
+        ("sim", "Missing argument 'UNIT'; see halfulp sim --help"),
         ("sim mac e5m2 --colour red", "No such option"),
         ("sweep fma fp32", "inputs"),
         ("sweep dot posit8", "inputs"),
@@ -119,6 +119,12 @@ UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
         ("list colours", "colours"),
         ("frobnicate", "unknown command 'frobnicate'; halfulp --help lists them"),
         ("emt", "unknown command 'emt'; did you mean emit?"),
+        ("mac e5m2", "mac is a unit, not a command; halfulp emit mac"),
+        ("emit mul --fmt e5m2", "unit and format are arguments, as in mac e5m2; see halfulp emit --help"),
+        ("emit mul e5m2 --stages 2", "--pipeline gives the number of register stages"),
+        ("emit mul e5m2 fp16", "before 'fp16'; several need --package, and further formats an option such as --b"),
+        ("emit mac mxfp4", "blockdot and blockmac"),
+        ("emit mul e5m2 -o mul.vhd", "expected a name such as mul.v"),
         ("sim mull", "unknown unit 'mull'; did you mean mul?"),
         ("emit mac e5m2*e5m2+e6m5.sr10", "as one text: 'mac e5m2*e5m2+e6m5.sr10'"),
         ("emit sqrt fp16.rz", "as one text: 'sqrt fp16.rz'"),
@@ -383,7 +389,7 @@ def test_list_prints_formats_and_units(halfulp: Program) -> None:
         ("synth", "^foo e5m2*e5m2", "foo"),
         ("coverage", "sru int16>^e5m2", "fixed point"),
         ("formal", "mul e5m2^", "expected '*'"),
-        ("emit", "mul e5m2^", "the short form is two words, mul e5m2"),
+        ("emit", "mul e5m2^", "the short form has no quotes: mul e5m2"),
         ("mutate", "mul e5m2*e5m2 ^lanes=3", "lanes"),
         ("faults", "dot8 e5m2*e5m2 order=^best", "order"),
         ("uvm", "mul e5m2*e5m2.sr4@^lfsr1", "lfsr"),
@@ -404,7 +410,7 @@ def test_incomplete_text_is_refused_before_options(halfulp: Program) -> None:
     code, _, err = halfulp("emit", "fma fp16", "--round", "port")
     assert code == 2
     assert err.startswith("halfulp: expected '*'")
-    assert "the short form is two words, fma fp16\n" in err
+    assert "the short form has no quotes: fma fp16\n" in err
 
 
 def test_text_rejects_format_and_own_options(halfulp: Program) -> None:

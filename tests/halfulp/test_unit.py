@@ -188,3 +188,8 @@ def test_package_has_function_unit_for_any_import_order():
     code = "import sys, halfulp; from halfulp.implementation import Implementation; assert callable(halfulp.unit); "
     code += "assert isinstance(halfulp.unit('mul e5m2*e5m2'), Implementation); assert 'torch' not in sys.modules"
     assert subprocess.run([sys.executable, "-c", code], check=False, timeout=60).returncode == 0
+
+
+def test_missing_name_of_the_package_is_answered_with_its_names():
+    with pytest.raises(AttributeError, match=r"no attribute 'gemm'; it has .*golden"):
+        _ = halfulp.gemm

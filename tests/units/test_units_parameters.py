@@ -343,3 +343,7 @@ def test_units_accept_exact_if_result_holds():
     assert Convert(a="fxp4.4", o="posit16", rounding="exact").latency == 0
     assert Mac(a="int8", b="int8", acc="int64", product="int16", product_rounding="exact").latency == 1
     assert Dot(k=4, a="int8", b="int8", o="int18", rounding="exact").latency == 0
+
+
+def test_unit_is_printed_as_its_text_and_build():
+    assert repr(mac(build=Build(pipeline=2))) == "<Mac mac e5m2*e5m2+e6m5.rn --pipeline 2>"

@@ -118,6 +118,11 @@ def test_choose_without_a_build_that_meets_the_clock_fails(routed, halfulp):
     assert "chosen" not in out.replace("Chosen", "").partition("\n\n- ")[0]
 
 
+def test_choose_names_ways_to_faster_sums(routed):
+    with pytest.raises(CheckError, match=r"MHz; sums run faster with interleave=N, which gives each sum N cycles"):
+        choose(Implementation.parse("mac e2m1*e2m1+e3m2"), ECP5, 200, fixed=["dsp", "goal"], stages=[0]).check()
+
+
 def test_choose_prints_the_command_that_writes_the_choice(routed, halfulp):
     code, out, err = halfulp("choose", "mul", "fp16", "--clock", "100")
     command = "halfulp emit 'mul fp16*fp16.rn' --pipeline 1 --dsp --target xc7"

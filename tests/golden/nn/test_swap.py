@@ -108,6 +108,13 @@ def test_convert_reports_unknown_layers():
     assert [swap.name for swap in found.swapped] == ["4"]
 
 
+def test_convert_names_the_class_of_a_type_that_is_given_by_its_name():
+    with pytest.raises(
+        ValueError, match=r"'Linear' matches no layer.*; for the type, give the class Linear"
+    ):
+        nn.convert(torch.nn.Linear(2, 2), {"Linear": "fp32"})
+
+
 def test_convert_swaps_layers_with_rounded_parameters():
     found = nn.convert(tnn.Linear(2, 2), "fp32, update=e6m5.sr10")
     assert [swap.policy.update for swap in found.swapped] == [nn.Cast.parse("e6m5.sr10")]

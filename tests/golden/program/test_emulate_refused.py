@@ -128,8 +128,8 @@ def test_error_of_a_narrow_dtype_names_autocast():
 @pytest.mark.parametrize(
     ("policy", "remedy"),
     [
-        ("bf16*bf16+fp32.rn", "the policy names no elementwise; add elementwise=bf16.rn"),
-        ("bf16*bf16+fp32.rn, elementwise=bf16.rn", "the policy names no optimizer; add optimizer=fp32.rn"),
+        ("bf16*bf16+fp32.rn", "the policy has no key elementwise; add elementwise=bf16.rn"),
+        ("bf16*bf16+fp32.rn, elementwise=bf16.rn", "the policy has no key optimizer; add optimizer=fp32.rn"),
         ("fp32, elementwise=bf16.rn", "the policy has fp32 for forward; add forward=bf16"),
         ({"nothing": POLICY}, 'no pattern of the policies names it; add a policy with the pattern "\\*"'),
     ],

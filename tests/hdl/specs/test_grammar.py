@@ -148,7 +148,7 @@ def test_description_includes_source_state():
         ("mac e5m2*e5m2+e6m5.port_sr4.^ro", "^", r"a port chooses between them as \.port_ro_sr4"),
         ("mac e5m2*e5m2+e6m5.rn.^rz", "^", "rn and rz are two rounding modes; write one of them"),
         ("^Mac", "^", "did you mean mac"),
-        ("^bf16", "^", "bf16 is a format; a multiply-accumulate has three, such as e5m2"),
+        ("^bf16", "^", r"bf16 is a format; a multiply-accumulate has three, such as bf16\*bf16\+fp32"),
         ("^FP8", "^", "FP8 is a format"),
         ("^mxfp4", "^", "mxfp4 is a format"),
         ("mul ^E4M3FN*e4m3fn", "^", "did you mean e4m3fn"),

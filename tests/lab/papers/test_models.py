@@ -61,7 +61,7 @@ def test_one_step_gives_losses_that_are_cached(one_step, monkeypatch):
 
 
 def test_operation_in_arithmetic_of_torch_is_refused(one_step):
-    with pytest.raises(RuntimeError, match="in torch's own arithmetic: the policy names no elementwise"):
+    with pytest.raises(RuntimeError, match="in torch's own arithmetic: the policy has no key elementwise"):
         one_step("bf16*bf16+fp32.rn")
 
 
