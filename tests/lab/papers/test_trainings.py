@@ -324,7 +324,8 @@ def test_report_shows_cases_that_were_not_trained_as_empty_cells():
 
 @pytest.fixture
 def small_report(monkeypatch):
-    """Report with two cases, and the cases that are trained."""
+    """Record of the whole report, the two cases that it then has, and those that are trained."""
+    before = figures(arbitor)
     cases = [arbitor.optimizer_case(2, rounding) for rounding in list(arbitor.OPTIMIZERS)[:2]]
     trained = []
 
@@ -335,13 +336,12 @@ def small_report(monkeypatch):
     monkeypatch.setattr(trainings, "measure", measure)
     monkeypatch.setattr(arbitor, "cases", lambda: cases)
     monkeypatch.setattr(arbitor, "measured", lambda: {"changed": {}})
-    return cases, trained
+    return before, cases, trained
 
 
 def test_report_adds_cases_to_a_record(small_report, tmp_path, halfulp):
     """The record has another case, which stays; only the new ones are trained."""
-    cases, trained = small_report
-    before = figures(arbitor)
+    before, cases, trained = small_report
     new = cases[1]
     del before.values[new]
     path = tmp_path / "before.json"
@@ -356,7 +356,7 @@ def test_report_adds_cases_to_a_record(small_report, tmp_path, halfulp):
 
 def test_report_adds_no_cases_of_other_seeds(small_report, tmp_path, halfulp):
     path = tmp_path / "before.json"
-    path.write_text(figures(arbitor).json())
+    path.write_text(small_report[0].json())
     code, _, err = halfulp("report", "arbitor", "--add", path, "--seeds", 3, "-o", tmp_path / "out")
     assert code == 2
     assert "other seeds" in err
