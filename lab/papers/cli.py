@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +18,9 @@ from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report, versions
+
+if TYPE_CHECKING:
+    from .trainings import Figures
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -94,6 +98,18 @@ def models(quick: bool, recorded: Path | None, bar: Bar, pool: JobPool) -> Repor
     return report(rows, QUICK if quick else EFFORT)
 
 
+def _record(path: Path, name: str) -> "Figures":
+    """Read the record of a report."""
+    from .trainings import Figures
+
+    try:
+        return Figures.load(path)
+    except OSError as error:
+        raise Refused(f"{path} cannot be read: {error.strerror or error}") from error
+    except (ValueError, TypeError, LookupError) as error:
+        raise Refused(f"{path} is no record of halfulp report {name}") from error
+
+
 @click.command()
 @click.option("--add", metavar="FILE.json", type=_FILE, help="record of times, to which only the memory is added")
 @written
@@ -102,14 +118,7 @@ def emulation(add: Path | None, output: Path | None) -> None:
     from .emulation import measured, memory, report
     from .trainings import Effort, Figures
 
-    before = None
-    if add is not None:
-        try:
-            before = Figures.load(add)
-        except OSError as error:
-            raise Refused(f"{add} cannot be read: {error.strerror or error}") from error
-        except (ValueError, TypeError, LookupError) as error:
-            raise Refused(f"{add} is no record of halfulp report emulation") from error
+    before = None if add is None else _record(add, "emulation")
     folder = report_folder(output)
     if before is not None:
         publish(report(replace(before, more=before.more | {"memory": memory()})), folder)
@@ -197,22 +206,30 @@ def _trainings(name: str, sentence: str) -> click.Command:
     @click.command(name=name, help=sentence)
     @click.option("--quick", is_flag=True, help="train for one step only; accuracies mean nothing")
     @click.option("--seeds", metavar="N", type=click.IntRange(1), help="number of seeds; default: 3")
+    @click.option(
+        "--add", metavar="FILE.json", type=_FILE, help="record of this report, to which only new cases are added"
+    )
     @scheduled
     @written
-    def command(quick: bool, seeds: int | None, pool: JobPool, output: Path | None) -> None:
-        from .trainings import QUICK, Effort, measure
+    def command(quick: bool, seeds: int | None, add: Path | None, pool: JobPool, output: Path | None) -> None:
+        from .trainings import QUICK, Effort, added, measure
 
         module = importlib.import_module(f"halfulp.lab.papers.{name}")
         folder = report_folder(output)
         words = ["halfulp", "report", name, *(["--quick"] if quick else [])]
         words += [] if seeds is None else ["--seeds", str(seeds)]
         with requests(), pool, Bar(f"report {name}") as bar:
-            more = module.measured() if hasattr(module, "measured") else {}
-            effort = QUICK if quick else Effort()
+            before = None if add is None else _record(add, name)
+            effort = QUICK if quick else Effort() if before is None else before.effort
             effort = effort if seeds is None else replace(effort, seeds=tuple(range(seeds)))
+            if before is not None and before.effort != effort:
+                raise Refused(f"{add} has other seeds or epochs; give those of its trainings, or leave out --add")
+            cases = [case for case in module.cases() if before is None or case not in before.values]
+            more = module.measured() if hasattr(module, "measured") else {}
             more |= {"most_seeds": module.most_seeds} if hasattr(module, "most_seeds") else {}
-            figures = measure(module.cases(), effort, shlex.join(words), str(date.today()), bar, pool, **more)
-        publish(module.report(figures), folder)
+            words += [] if before is None else ["--add", f"{name}.json"]
+            figures = measure(cases, effort, shlex.join(words), str(date.today()), bar, pool, **more)
+        publish(module.report(figures if before is None else added(before, figures)), folder)
 
     return command
 

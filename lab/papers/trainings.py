@@ -163,7 +163,8 @@ class Figures:
         return [
             f"Ours: test accuracy in % {'; '.join(data)}; mean over {count}{missing}{limits}. Empty cells of ours were "
             "not trained.",
-            f"Made by {provenance(self.command, self.tools)}, on {self.date}.",
+            f"Made by {provenance(self.command, self.tools)}, on {self.date}."
+            + (f" {later}." if (later := self.more.get("added")) else ""),
         ]
 
     def json(self) -> str:
@@ -181,6 +182,13 @@ class Figures:
             values[Case(**{name: _tuples(part) for name, part in entry["case"].items()})] = entry["accuracy"]
         effort = content["effort"] | {"seeds": tuple(content["effort"]["seeds"])}
         return cls(**(content | {"values": values, "effort": Effort(**effort)}))
+
+
+def added(known: Figures, found: Figures) -> Figures:
+    """Return a record with the cases and figures that a later run added, and a note on it."""
+    count = len(found.values.keys() - known.values.keys())
+    note = {"added": f"{count} accuracies were added by {found.command}, on {found.date}"}
+    return replace(known, values=known.values | found.values, more=known.more | found.more | note)
 
 
 def measure(
@@ -241,6 +249,31 @@ def train(case: Case, effort: Effort, figure: str = ACCURACY) -> list[float]:
         with scratch("trainings") as folder:
             figures.append(getattr(run(case, effort, seed, folder).train(), figure))
     return figures
+
+
+@threads(1)
+def changed(case: Case) -> float:
+    """Train a case with the first seed; return the share of the parameters that the last step changes."""
+    import torch
+
+    effort, shares = Effort(), [0.0]
+    before: list[torch.Tensor] = []
+
+    def flat(optimizer: torch.optim.Optimizer) -> torch.Tensor:
+        return torch.cat([one.detach().flatten() for group in optimizer.param_groups for one in group["params"]])
+
+    def keep(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        before[:] = [flat(optimizer)]
+
+    def compare(optimizer: torch.optim.Optimizer, *_: object) -> None:
+        shares.append((flat(optimizer) != before[0]).double().mean().item())
+
+    with scratch("trainings") as folder:
+        training = run(case, effort, effort.seeds[0], folder)
+        training.optimizer.register_step_pre_hook(keep)
+        training.optimizer.register_step_post_hook(compare)
+        training.train()
+    return shares[-1]
 
 
 def run(case: Case, effort: Effort, seed: int, folder: Path) -> "Run":

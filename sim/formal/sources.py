@@ -1,7 +1,6 @@
 """Claims about the random source of a unit, as miters of the clock cycles of a period."""
 
 from fractions import Fraction
-from typing import Any
 
 from amaranth.hdl import Array, Cat, Const, Module, Value
 
@@ -43,24 +42,24 @@ def period(asked: Implementation) -> Miter:
 
 def chance(asked: Implementation) -> Miter:
     """Claim that a stochastic rounder rounds up as often as `Stream.chance_of_up` says, in a period from any state."""
-    spec: Any = asked.spec
-    built = asked.component()
-    unit, source, bits = clocked(built), _source(asked), spec.rounding.bits
+    built, spec = asked.component(), asked.spec
+    assert isinstance(spec, SruSpec)
+    unit, source, bits, places = clocked(built), _source(asked), spec.rounding.bits, spec.a.frac_bits
     (stream,), (carry,) = built.sources.values(), [name for name in unit.outputs if name.startswith("up")]
     (operand,) = built.inputs
-    parts = 1 << spec.a.frac_bits
+    parts = 1 << places
     counts = Array(int(stream.chance_of_up(Fraction(part, parts), bits) * source.period) for part in range(parts))
 
     def wrong(m: Module, i: Miter) -> Value:
         ups = sum((cycle.outputs[carry] for cycle in _cycles(unit, m, i, source.period)), Const(0, 1))
-        return _is_valid(unit, i) & (ups != counts[i[f"{operand}@0"][: spec.a.frac_bits]])
+        return _is_valid(unit, i) & (ups != counts[i[f"{operand}@0"][:places]])
 
     return Miter(unit.free(), wrong, (unit.step,))
 
 
 def _source(asked: Implementation) -> Source:
-    spec: Any = asked.spec
-    source: Source = spec.random
+    source = asked.spec.random
+    assert source is not None
     return source
 
 

@@ -27,7 +27,7 @@ COARSE = {
     "parts": {name: [1e-3, 1e-6, None] for name in parts.ROWS},
 }
 MORE = {
-    "arbitor": {},
+    "arbitor": {"changed": dict.fromkeys(arbitor.OPTIMIZERS, 0.5)},
     "blocks": {},
     "esru": {"errors": {name: {esru.NAIVE: [0.0] * 10} for name in esru.INPUTS}},
     "fase": COARSE,
@@ -320,3 +320,53 @@ def test_report_shows_cases_that_were_not_trained_as_empty_cells():
     frame = tables["arbitor-networks"].frame
     assert frame[frame.network == "graph"].iloc[1].isna().sum() == 8
     assert "Empty cells of ours were not trained" in tables["arbitor-posits"].markdown()
+
+
+@pytest.fixture
+def small_report(monkeypatch):
+    """Record of the whole report, the two cases that it then has, and those that are trained."""
+    before = figures(arbitor)
+    cases = [arbitor.optimizer_case(2, rounding) for rounding in list(arbitor.OPTIMIZERS)[:2]]
+    trained = []
+
+    def measure(cases, effort, command, date, *_, **more):
+        trained.extend(cases)
+        return Figures(command, date, {}, effort, {key: [75.0, 75.0] for key in cases}, more)
+
+    monkeypatch.setattr(trainings, "measure", measure)
+    monkeypatch.setattr(arbitor, "cases", lambda: cases)
+    monkeypatch.setattr(arbitor, "measured", lambda: {"changed": {}})
+    return before, cases, trained
+
+
+def test_report_adds_cases_to_a_record(small_report, tmp_path, halfulp):
+    """The record has another case, which stays; only the new ones are trained."""
+    before, cases, trained = small_report
+    new = cases[1]
+    del before.values[new]
+    path = tmp_path / "before.json"
+    path.write_text(before.json())
+    code, _, err = halfulp("report", "arbitor", "--seeds", 2, "--add", path, "-o", tmp_path / "out")
+    assert (code, trained) == (0, [new]), err
+    found = Figures.load(tmp_path / "out" / "arbitor.json")
+    assert found.values == before.values | {new: [75.0, 75.0]}
+    assert found.notes[-1].startswith("Made by halfulp report")
+    assert ", on 2026-11-22. 1 accuracies were added by halfulp report arbitor --seeds 2 --add" in found.notes[-1]
+
+
+def test_report_adds_no_cases_of_other_seeds(small_report, tmp_path, halfulp):
+    path = tmp_path / "before.json"
+    path.write_text(small_report[0].json())
+    code, _, err = halfulp("report", "arbitor", "--add", path, "--seeds", 3, "-o", tmp_path / "out")
+    assert code == 2
+    assert "other seeds" in err
+    code, _, err = halfulp("report", "arbitor", "--add", tmp_path / "none.json", "-o", tmp_path / "out")
+    assert (code, "none.json cannot be read" in err) == (2, True)
+
+
+@pytest.mark.slow
+def test_optimizer_of_few_bits_keeps_weights():
+    """Nearest rounding of a step of the graph network changes few weights; FP32 changes all."""
+    nearest, _, single = (trainings.changed(arbitor.optimizer_case(2, rounding)) for rounding in arbitor.OPTIMIZERS)
+    assert nearest < 0.05
+    assert single > 0.95
