@@ -42,7 +42,9 @@ def codes_of(fmt: Format, count: int, seed: int = 1) -> np.ndarray:
     random = rng.integers(0, 1 << fmt.width, count, dtype=np.uint64)
     low = np.uint64((1 << rng.integers(1, fmt.width - 1)) - 1)
     # Sizes of which functions are neither constant nor beyond the range.
-    usual = golden.encode(torch.tensor(rng.normal(size=count) * 2.0 ** rng.integers(-14, 7, count)), fmt)
+    sizes = rng.normal(size=count) * 2.0 ** rng.integers(-14, 7, count)
+    # The logarithm is small near 1.
+    usual = golden.encode(torch.tensor(np.where(rng.random(count) < 0.3, 1 + sizes / 256, sizes)), fmt)
     usual = usual.numpy().astype(np.uint64)
     ends = np.concatenate([usual | low, usual & ~low, usual + np.uint64(1)]) & np.uint64((1 << fmt.width) - 1)
     special = [code for end in (0, fmt.max_code, 1 << (fmt.width - 1)) for code in range(end - 2, end + 3)]
