@@ -14,21 +14,9 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, NamedTuple, Required, TypedDict, TypeVar, Unpack
 
-from halfulp.hdl.formats import (
-    OFF,
-    RD,
-    RN,
-    RU,
-    SATFINITE,
-    Block,
-    Compound,
-    Fixed,
-    Float,
-    Format,
-    Rounding,
-    Saturation,
-)
+from halfulp.hdl.formats import OFF, RD, RN, SATFINITE, Block, Compound, Fixed, Float, Format, Rounding, Saturation
 from halfulp.hdl.formats.base import floor_log2
+from halfulp.hdl.formats.rounding import RU
 from halfulp.hdl.specs import COMPOSED, UNITS, MmaSpec
 from halfulp.hdl.specs.classify import CLASSES
 from halfulp.hdl.specs.dot import Alignment

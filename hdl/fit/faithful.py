@@ -35,6 +35,9 @@ MORE_BITS = 3, 4, 5, 6
 MOST_SEGMENTS = 12
 """Maximum number of leading bits that select a polynomial."""
 
+LIMIT = 5
+"""Relative errors of the limits of a function near zero and far from it are at most 2^-LIMIT places."""
+
 BITS = 200
 """Precision of constants."""
 
@@ -373,12 +376,12 @@ class Binades:
         """Exponents below which, and from which on, numbers share polynomials."""
         _, factor, power = NEAR[self.spec.function]
         least, most = floor_log2(self.spec.a.smallest), floor_log2(max(self.spec.a.largest, -self.spec.a.lowest))
-        low = -(self.demand.window + 4 + floor_log2(factor)) // power
+        low = -(self.demand.window + LIMIT + 1 + floor_log2(factor)) // power
         high = 1
         while high <= most:
             distance = FAR[self.spec.function](2.0**high)
             limits = 1.0 if self.spec.function in ODD else self.tiny
-            if distance < min(2.0 ** -(self.demand.window + 3), limits):
+            if distance < min(2.0 ** -(self.demand.window + LIMIT), limits):
                 break
             high += 1
         low = min(max(low, least), most)
@@ -451,14 +454,14 @@ class Binades:
         high = scale * (1 + start + slope * 2.0**-segments) * (1 + 2.0**-40)
         # Values are below the limit, so that their last place may be that of the next lower exponent.
         relative = replace(self.demand, floor=-FARTHEST).quarter(low)
-        other = high if is_tiny else high * 2.0 ** -(self.demand.window + 3)
+        other = high if is_tiny else high * 2.0 ** -(self.demand.window + LIMIT)
         slopes = np.full(count, slope * scale * 2.0**-segments)
         return Pieces(
             lambda u: scale * (1 + start + slope * u * 2.0**-segments),
             [high, slopes, *[np.zeros(count)] * max(DEGREES)],
             low,
             high,
-            np.frexp(low * (1 + 2.0**-39))[1] - 1,
+            np.frexp(high * (1 - 2.0**-39))[1] - 1,
             (2 * self.tiny if is_tiny else relative) - other,
             other,
         )

@@ -27,6 +27,9 @@ FAITHFUL_PRECISION = 24
 TABLE_WIDTH = 8
 """Maximum width of operands whose results RTL has in a table, and of those that it rounds stochastically."""
 
+FAITHFUL_EXPONENT = 600
+"""Maximum magnitude of their exponents: binary64 holds their bounds."""
+
 MAX_EXPONENT = 1023
 """Maximum exponent of operands and results: binary64 holds their numbers."""
 
@@ -117,6 +120,12 @@ def _check(name: str, fmt: Format, rounding: Rounding) -> None:
         raise ValueError(
             f"{name} of function must have a precision of at most {FAITHFUL_PRECISION} bits, and that of {fmt} is "
             f"{fmt.precision}; convert it"
+        )
+    exponents = floor_log2(max(fmt.largest, -fmt.lowest)), -floor_log2(fmt.smallest)
+    if rounding.faithful and max(exponents) > FAITHFUL_EXPONENT:
+        raise ValueError(
+            f"{name} of function with the rounding faithful must have exponents of at most {FAITHFUL_EXPONENT}, unlike "
+            f"{fmt}; convert it"
         )
     if floor_log2(max(fmt.largest, -fmt.lowest)) > MAX_EXPONENT or floor_log2(fmt.smallest) < -MAX_EXPONENT - 50:
         raise ValueError(f"{name} of function must have the range of binary64 at most, unlike {fmt}; convert it")
