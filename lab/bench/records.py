@@ -320,6 +320,8 @@ def components() -> dict[str, netlists.Components]:
         "others": OTHERS,
         "stages": STAGED,
         "structures": (unit.with_build(structure=structure) for unit, structure in _pwl_structures()),
+        "sru": (row.asked(**sru.KINDS[kind]) for row in sru.ROWS for kind in ("decision", "whole", "bank")),
+        "sru-cropped": (row.asked(**sru.KINDS[kind]) for row in sru.CROPPED for kind in ("decision", "whole")),
         "cell-delays": (short("mul", "fp16"),),
         "cells": CELLS,
     }

@@ -11,7 +11,7 @@ from halfulp.boards.targets import TARGETS
 from halfulp.fpga.synth.measure import Cost, Module, measure_modules, module_of
 from halfulp.hdl.formats import Fixed, stochastic
 from halfulp.hdl.formats.source import Plateau, Stream, parse_source
-from halfulp.implementation import short
+from halfulp.implementation import Implementation, short
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
@@ -58,10 +58,10 @@ class SruSource:
         """Width of the random word."""
         return self.bits or min(parse_source(self.source).full_bits, self.discarded)
 
-    def unit(self, *, increment: bool, lanes: int = 1, saturate: bool = False) -> Module:
-        """Return the Verilog of a unit, or of several lanes that share a source."""
+    def asked(self, *, increment: bool, lanes: int = 1, saturate: bool = False) -> Implementation:
+        """Return a unit, or several lanes that share a source."""
         width = RESULT_BITS + self.discarded
-        unit = short(
+        return short(
             "sru",
             str(Fixed(width, 0)),
             to=str(Fixed(width, -self.discarded, overflow="saturate" if saturate else "wrap")),
@@ -71,8 +71,11 @@ class SruSource:
             sharing="own" if lanes == 1 else "rotated",
             increment=increment,
         )
+
+    def unit(self, **kind: Any) -> Module:
+        """Return the Verilog of a unit, with the parameters of `asked`."""
         # Without register stages, `en` and `valid` have the same effect.
-        return module_of(unit, tied={"en": 1})
+        return module_of(self.asked(**kind), tied={"en": 1})
 
 
 ROWS = (

@@ -24,6 +24,7 @@ from halfulp.lab.bench.records import (
     FAST,
     FITS,
     KERNELS,
+    LENGTHS,
     LOOPS,
     MATRIX_STEPS,
     OTHERS,
@@ -39,6 +40,7 @@ from halfulp.lab.bench.records import (
     UNITS,
     arrays,
     cells,
+    lines,
     rows,
     write,
 )
@@ -259,6 +261,12 @@ def test_arrays_are_faster_with_stages():
     assert list(columns.itertuples(index=False, name=None)) == wanted, RUN
     for _, same in kept.groupby("array"):
         assert same[same["stages"] == 4]["MHz"].min() > 1.5 * same[same["stages"] == 0]["MHz"].max()
+
+
+@pytest.mark.slow
+def test_verilog_has_its_recorded_length(monkeypatch):
+    monkeypatch.setattr(records, "LENGTHS", LENGTHS[:1])
+    pd.testing.assert_frame_equal(lines(), recorded("verilog")[:1])
 
 
 @pytest.mark.slow
