@@ -205,7 +205,7 @@ def quantize(
         As for `encode` and `decode`, or for `quantize_blocks`; if ``saturate`` or ``dim`` has no effect.
     """
     kind = parse_operand(fmt)
-    if isinstance(kind, Block):
+    if not isinstance(kind, Format):
         if saturate:
             raise ValueError(f"elements of {kind} saturate by definition; omit saturate")
         if not isinstance(values, Tensor):

@@ -109,9 +109,7 @@ def test_convert_reports_unknown_layers():
 
 
 def test_convert_names_the_class_of_a_type_that_is_given_by_its_name():
-    with pytest.raises(
-        ValueError, match=r"'Linear' matches no layer.*; for the type, give the class Linear"
-    ):
+    with pytest.raises(ValueError, match=r"'Linear' matches no layer.*; for the type, give the class Linear"):
         nn.convert(torch.nn.Linear(2, 2), {"Linear": "fp32"})
 
 
