@@ -6,6 +6,7 @@ import itertools
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -436,8 +437,9 @@ BUILDS = (Build(iterations=2), Build(pipeline=1, iterations=1), Build(pipeline=3
 @pytest.mark.parametrize("build", BUILDS, ids=str)
 def test_programs_in_a_core_have_results_of_golden_model(build, tmp_path):
     groups, memory, expected = vectors(COUNT, seed=1)
-    assert sum(len(group.names) for group in groups) > 18_000
-    assert {name for group in groups for name in group.names} == {*INSTRUCTIONS}
+    counts = Counter(name for group in groups for name in group.names)
+    assert counts.total() == 19_254
+    assert min(counts[name] for name in INSTRUCTIONS) > 700
     executable = core(own_top("fpu fp32 divide", build), build.pipeline)
     assert differences(groups, results_of(executable, groups, memory, tmp_path), expected) == []
 
