@@ -1,6 +1,7 @@
 """Ports of FPnew for the floating-point unit of a processor."""
 
 import itertools
+import re
 
 from amaranth.hdl import Cat, Module, Mux, ResetInserter, Signal
 from amaranth.lib import wiring
@@ -14,6 +15,7 @@ from halfulp.hdl.wire import lookup
 
 from .fpu import Fpu
 from .stream import Streamed
+from .verilog import emit
 
 FORMATS = ("fp32", "fp64", "fp16", "e5m2", "bf16", "e4m3")
 """Formats by their codes: FP32, FP64, FP16, FP8, FP16ALT and FP8ALT."""
@@ -42,6 +44,36 @@ BY_ROUNDING = {
 ADD = 2
 
 OP_BITS, FORMAT_BITS, ROUNDING_BITS = 4, 3, 3
+
+_HEADER = re.compile(r"^module fpnew_top\b.*?^\);\n", re.MULTILINE | re.DOTALL)
+"""Parameters and ports of FPnew's module."""
+
+_OUTPUT = re.compile(r"^\s*output\b[^/\n]*?(\w+)\s*,?\s*(?://.*)?$", re.MULTILINE)
+
+_MASK = "EnableSIMDMask"
+"""Parameter of newer versions of FPnew: the port ``simd_mask_i`` hides flags of lanes."""
+
+_BODY = """
+  localparam logic [0:7] HAS_FORMAT = 8'b{formats};
+  if (Features.Width != {width}) $error("{name} has registers of {width} bits");
+  if ($bits(TagType) != {tag}) $error("{name} has tags of {tag} bits");
+  for (genvar fmt = 0; fmt < int'(fpnew_pkg::NUM_FP_FORMATS); fmt++) begin : gen_check
+    if (Features.FpFmtMask[fmt]) begin : gen_format
+      if (!HAS_FORMAT[fmt]) $error("{name} has no format %0d", fmt);
+{division}    end
+  end
+{mask}
+  logic [{high}:0] tag;
+  assign tag_o = TagType'(tag);
+  {name} i_unit (
+{connections}
+  );
+endmodule
+"""
+
+_DIVISION = """\
+      if (Implementation.UnitTypes[fpnew_pkg::DIVSQRT][fmt] != fpnew_pkg::DISABLED) $error("{name} has no divider");
+"""
 
 
 class FpnewTop(wiring.Component):
@@ -147,6 +179,10 @@ class FpnewTop(wiring.Component):
         """Clock cycles from operands to result without back-pressure."""
         return self.unit.latency
 
+    @property
+    def _has_registers(self) -> bool:
+        return self.latency > 0 or self.unit.latency_varies
+
     def elaborate(self, platform: object) -> Module:
         m = Module()
         streamed = Streamed(self.unit, user=self.tag_bits)
@@ -176,13 +212,55 @@ class FpnewTop(wiring.Component):
             self.out_valid_o.eq(sink.valid),
             sink.ready.eq(self.out_ready_i),
         ]
-        if self.latency or self.unit.latency_varies:
+        if self._has_registers:
             # One operation may wait in front of the stages.
             in_flight = Signal(range(self.latency + self.unit.latency_varies + 1))
             m.d.comb += self.busy_o.eq(in_flight.any())
             arrives, leaves = self.in_valid_i & self.in_ready_o, self.out_valid_o & self.out_ready_i
             m.d.sync += in_flight.eq(Mux(self.flush_i, 0, in_flight + arrives - leaves))
         return m
+
+    def replacement(self, source: str) -> str:
+        """Return SystemVerilog of a core's module ``fpnew_top`` with this unit in it.
+
+        Its parameters and ports are those of the core's version of FPnew, whose package ``fpnew_pkg`` it needs.
+        Elaboration stops with an error if ``Features`` and ``Implementation`` ask for a width, a format or a division
+        that the unit does not have. The unit has its own register stages, whatever ``Implementation`` says.
+
+        Parameters
+        ----------
+        source : str
+            Text of the core's file ``fpnew_top.sv``.
+
+        Raises
+        ------
+        ValueError
+            If the text has no module ``fpnew_top``, or the module has an output that the unit does not have.
+        """
+        header = _HEADER.search(source)
+        if header is None:
+            raise ValueError("the source has no module fpnew_top with a list of ports; expected FPnew's fpnew_top.sv")
+        for port in _OUTPUT.findall(header[0]):
+            if port not in self.signature.members:
+                raise ValueError(f"fpnew_top has an output {port}, which FpnewTop does not have")
+        controls = {"clk": "clk_i", "rst": "rst_ni"} if self._has_registers else {}
+        given = {port: port for port in (*controls.values(), *self.signature.members)}
+        connections = given | {"tag_i": f"{self.tag_bits}'(tag_i)", "tag_o": "tag"}
+        has_mask = re.search(rf"\b{_MASK}\b", header[0])
+        body = _BODY.format(
+            name=self.name,
+            width=self.unit.spec.width,
+            tag=self.tag_bits,
+            high=self.tag_bits - 1,
+            formats="".join(str(int(code in self.codes)) for code in range(1 << FORMAT_BITS)),
+            division="" if self.unit.spec.divide else _DIVISION.format(name=self.name),
+            mask=f'  if ({_MASK} != 0) $error("{self.name} has no {_MASK}");\n' if has_mask else "",
+            connections=",\n".join(f"    .{port}({value})" for port, value in connections.items()),
+        )
+        text = emit(self, self.name, reset="async-low" if controls else "sync", ports=controls)
+        # The core's files follow, and have no time scale.
+        text = re.sub(r"^`timescale .*\n", "", text, flags=re.MULTILINE)
+        return f"{text}\n{header[0]}{body}"
 
     @property
     def _places(self) -> list[int]:

@@ -183,6 +183,13 @@ def clocks(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
 )
 @click.option("--top", required=True, metavar="NAME", help="module to measure")
+@click.option(
+    "--include",
+    multiple=True,
+    metavar="FOLDER",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="folder of included files of SystemVerilog",
+)
 @click.option("--clock-port", metavar="NAME", help="port of the clock, with --route")
 @click.option("--route", is_flag=True, help="place and route to measure the clock (ecp5-85k)")
 @target_option(help="device of `halfulp list targets`; default: vu9p")
@@ -191,6 +198,7 @@ def clocks(
 def peers(
     files: tuple[Path, ...],
     top: str,
+    include: tuple[Path, ...],
     clock_port: str | None,
     route: bool,
     target: Target,
@@ -199,8 +207,8 @@ def peers(
 ) -> None:
     """Measure a unit of another project.
 
-    FILE are its sources in Verilog, or in SystemVerilog or VHDL if sv2v or GHDL is installed. They are synthesised with
-    the settings of `halfulp synth`.
+    FILE are its sources in Verilog or SystemVerilog, or in VHDL if GHDL is installed. They are synthesised with the
+    settings of `halfulp synth`.
     """
     from .peers import measure, table
 
@@ -209,5 +217,5 @@ def peers(
             check_route(target)
     folder = report_folder(output)
     with pool, Bar("report peers") as bar, requests():
-        measured = measure(files, top, target, clock=clock_port, route=route, progress=bar, pool=pool)
+        measured = measure(files, top, target, include=include, clock=clock_port, route=route, progress=bar, pool=pool)
     publish(Report({"peers": table(top, measured, target)}), folder)

@@ -1,8 +1,9 @@
 """Cost of units of other projects, whose Verilog or VHDL is synthesised with the settings of this library's units.
 
-``peers.csv`` has the recorded figures. They were measured before this command existed, with the same settings of Yosys
-but by a program that is not in the repository: ``command`` is the form that measures such a unit now, and has not
-reproduced the figures. ``not recorded``: not written down when the unit was measured.
+``peers.csv`` has the recorded figures. Those with a version were measured by their ``command``. The others are older
+than this command: a program not in the repository measured them, with the same settings of Yosys. Their ``command``
+is the form that measures such a unit now, and has not reproduced the figures. ``not recorded``: not written down when
+the unit was measured.
 """
 
 import json
@@ -29,10 +30,19 @@ from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.tables import Table
 
-VERILOG, SYSTEM_VERILOG, VHDL = (".v",), (".sv",), (".vhd", ".vhdl")
+VERILOG, SYSTEM_VERILOG, VHDL = (".v",), (".sv", ".v"), (".vhd", ".vhdl")
+"""Endings of files by language."""
 
-CONVERTERS: dict[tuple[str, ...], str] = {SYSTEM_VERILOG: "sv2v", VHDL: "ghdl"}
-"""Programs that convert other languages to Verilog, by the endings of files."""
+ELABORATE = """
+import sys
+from pyosys import libyosys
+design = libyosys.Design()
+libyosys.run_pass("read_slang -f files.f", design)
+libyosys.run_pass(f"hierarchy -check -top {sys.argv[1]}", design)
+libyosys.run_pass("proc", design)
+libyosys.run_pass("write_verilog -noattr design.v", design)
+"""
+"""Program that writes SystemVerilog as one module of Verilog."""
 
 PORTS = """
 import sys
@@ -73,10 +83,10 @@ class Peer(wiring.Component):
         return m
 
 
-def read(files: Sequence[Path], top: str) -> str:
+def read(files: Sequence[Path], top: str, include: Sequence[Path] = ()) -> str:
     """Return the Verilog of source files; ValueError for other files, ToolError if a converter is missing or fails."""
     endings: tuple[str, ...]
-    for endings in (VERILOG, *CONVERTERS):
+    for endings in (VERILOG, SYSTEM_VERILOG, VHDL):
         if all(file.suffix in endings for file in files):
             break
     else:
@@ -86,13 +96,18 @@ def read(files: Sequence[Path], top: str) -> str:
         texts = [file.read_text() for file in files]
     if endings == VERILOG:
         return "\n".join(texts)
-    program = CONVERTERS[endings]
-    if not shutil.which(program):
-        raise ToolError(f"{program} is not installed; it converts {files[0].name} to Verilog")
+    if endings == VHDL and not shutil.which("ghdl"):
+        raise ToolError(f"ghdl is not installed; it converts {files[0].name} to Verilog")
     paths = [str(file.resolve()) for file in files]
-    words = paths if program == "sv2v" else ["--synth", "--std=08", "--out=verilog", *paths, "-e", top]
     with scratch("peer") as folder:
-        run_all([Command(program, [program, *words], folder / "design.v", cwd=folder)])
+        if endings == VHDL:
+            words = ["ghdl", "--synth", "--std=08", "--out=verilog", *paths, "-e", top]
+            run_all([Command("ghdl", words, folder / "design.v", cwd=folder)])
+        else:
+            folders = [f"+incdir+{place.resolve()}" for place in include]
+            (folder / "files.f").write_text("\n".join(["--top", top, *folders, *paths]))
+            words = [sys.executable, "-c", ELABORATE, top]
+            run_all([Command(f"Yosys on {top}", words, folder / "tool.log", cwd=folder)])
         return (folder / "design.v").read_text()
 
 
@@ -105,11 +120,12 @@ def ports(verilog: str, top: str) -> dict[str, tuple[str, int]]:
     return {name: (port["direction"], len(port["bits"])) for name, port in described.items()}
 
 
-def measure(
+def measure(  # noqa: PLR0913 - the options of `halfulp report peers`
     files: Sequence[Path],
     top: str,
     target: Target,
     *,
+    include: Sequence[Path] = (),
     clock: str | None = None,
     route: bool = False,
     progress: Progress = silent,
@@ -124,10 +140,12 @@ def measure(
     top : str
         Name of the module; its parameters have their default values.
     target : Target
+    include : sequence of Path
+        Folders of included files of SystemVerilog.
     clock : str, optional
         Port of its clock, for modules with registers.
     """
-    verilog = read(files, top)
+    verilog = read(files, top, include)
     if f"module {top}" not in verilog:
         raise ValueError(f"{', '.join(file.name for file in files)} has no module {top}")
     progress.total("synthesis", 1)

@@ -29,6 +29,7 @@ from halfulp.tools.digests import version
 from halfulp.tools.jobs import LOCAL, JobPool
 from halfulp.tools.paths import machine_errors, write_whole
 from halfulp.tools.progress import Progress, silent
+from halfulp.units import FpnewTop
 from halfulp.units.catalogue import CATALOGUE
 from halfulp.units.pwl import TABLE_WIDTH
 from halfulp.units.systolic import Chain, Grid
@@ -130,6 +131,13 @@ MATRIX_STEPS: dict[str, tuple[Implementation, ...]] = {
 
 Yosys takes many minutes for sequential sums of more products.
 """
+
+FPUS: tuple[Implementation, ...] = (
+    Implementation.parse("fpu fp32"),
+    Implementation.parse("fpu fp32 divide", iterations=2),
+    Implementation.parse("fpu fp32,fp16,bf16,e5m2 width=32"),
+)
+"""Floating-point units with the ports of FPnew, which ``peers.csv`` has too."""
 
 CELLS: tuple[Implementation, ...] = (*SMALL, *FAST, *PORTS)
 """Units that are measured in standard cells."""
@@ -249,6 +257,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
 
     ``small.csv``: `SMALL`, `BLOCKS`, `FAST` and `PORTS` on the first device. ``divisions.csv``: `DIVISIONS` on
     `ROUTED`, with the clock cycles from operands to the next ones. ``loops.csv``: `LOOPS` on `ROUTED`.
+    ``fpus.csv``: `FPUS` on the first device.
     ``catalogue.csv``: every unit on a device of each family, with its clock between registers if nextpnr supports the
     device. ``block-dots.csv``: `BLOCK_DOTS` on the first device, and `ROUTED_DOTS` on the others of `ROUTED`.
     ``matrix-steps.csv``: `MATRIX_STEPS` on the first device.
@@ -281,6 +290,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     yield write_files("catalogue", _sorted(catalogue))
     yield write_files("divisions", divisions(DIVISIONS, progress, pool))
     yield write_files("loops", loops(progress, pool))
+    yield write_files("fpus", fpus(progress, pool))
     yield write_files("block-dots", block_dots(progress, pool))
     yield write_files("matrix-steps", matrix_steps(progress, pool))
     yield write_files("others", others(progress, pool))
@@ -357,6 +367,16 @@ def loops(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
     """Return the sorted rows of `LOOPS` on `ROUTED`."""
     units = [unit for structures in LOOPS.values() for unit in structures]
     return _sorted([row for target in ROUTED for row in rows(units, target, progress, pool)])
+
+
+def fpus(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
+    """Return the rows of `FPUS` on the first device."""
+    progress.total("synthesis", len(FPUS))
+    modules = [Module.of(FpnewTop(unit.component())) for unit in FPUS]
+    costs = measure_modules(modules, DEVICES[0], progress, pool)
+    table_rows = [_row(str(unit), cost, DEVICES[0]) for unit, cost in zip(FPUS, costs, strict=True)]
+    # The cost of a unit alone has the column ``unit``.
+    return pd.DataFrame(table_rows).drop(columns="MHz").rename(columns={"unit": "fpu"})
 
 
 def block_dots(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:

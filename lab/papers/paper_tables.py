@@ -94,7 +94,7 @@ def _table(rows: list[dict[str, object]]) -> Iterator[str]:
 
 def _peers() -> Iterator[str]:
     """Multipliers, adders and fused multiply-adds beside other generators and libraries."""
-    peers = [row for row in _record("peers") if row["target"] == "vu9p"]
+    peers = [row for row in _record("peers") if row["target"] == "vu9p" and not row["unit"].startswith("fpu")]
     ours = {row["unit"]: row for row in _record("small")}
     rows: dict[str, dict[str, object]] = {}
     ratios: dict[str, list[float]] = {design: [] for design in SOURCES}

@@ -40,6 +40,21 @@ def test_ports_of_peer_are_those_of_its_top_module():
     assert peers.ports(AND, "both") == {"clk": ("input", 1), "a": ("input", 4), "b": ("input", 4), "o": ("output", 4)}
 
 
+def test_system_verilog_is_elaborated(tmp_path):
+    """The module comes before its package, and its width is in an included file."""
+    (tmp_path / "include").mkdir()
+    (tmp_path / "include" / "width.svh").write_text("localparam int WIDTH = 5;\n")
+    top = "module top(input pairs::pair_t a, output logic [4:0] o);\nassign o = a.first ^ a.second;\nendmodule\n"
+    (tmp_path / "top.sv").write_text(top)
+    pair = "typedef struct packed { logic [WIDTH-1:0] first, second; } pair_t;"
+    (tmp_path / "pairs.sv").write_text(f'package pairs;\n`include "width.svh"\n{pair}\nendpackage\n')
+    files = [tmp_path / "top.sv", tmp_path / "pairs.sv"]
+    verilog = peers.read(files, "top", [tmp_path / "include"])
+    assert peers.ports(verilog, "top") == {"a": ("input", 10), "o": ("output", 5)}
+    with pytest.raises(peers.ToolError, match=r"width\.svh"):
+        peers.read(files, "top")
+
+
 @pytest.mark.parametrize(
     ("names", "top", "keyword"),
     [(("a.v",), "other", "has no module other"), (("a.v", "b.vhd"), "both", "one language")],

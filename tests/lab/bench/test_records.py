@@ -23,6 +23,7 @@ from halfulp.lab.bench.records import (
     DIVISIONS,
     FAST,
     FITS,
+    FPUS,
     KERNELS,
     LENGTHS,
     LOOPS,
@@ -224,6 +225,7 @@ def test_records_have_units_that_pages_compare():
     kept = recorded("others")
     wanted = {(str(unit), DEVICES[0].name) for unit in OTHERS} | {(str(unit), "ecp5-85k") for unit in ROUTED_SUMS}
     assert set(zip(kept["unit"], kept["target"], strict=True)) == wanted, RUN
+    assert list(recorded("fpus")["fpu"]) == list(map(str, FPUS)), RUN
     assert set(recorded("stages")["unit"]) == {str(unit) for unit in STAGED}, RUN
     assert list(recorded("cell-delays")["target ns"]) == list(DELAYS), RUN
     arrays = {build().name for build in (*TILES, *ARRAYS_BY_MODULES, *KERNELS)}
