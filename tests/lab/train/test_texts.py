@@ -6,6 +6,7 @@ from functools import partial
 from unittest import mock
 
 import pytest
+import sacrebleu
 import torch
 
 from halfulp.lab.train import loop
@@ -139,7 +140,6 @@ def test_bleu_of_examples():
 
 
 def test_bleu_equals_sacrebleu():
-    sacrebleu = pytest.importorskip("sacrebleu")
     draw = torch.Generator().manual_seed(0)
     for count in (1, 5, 50):
         lengths = torch.randint(4, 20, (count, 2), generator=draw).tolist()
