@@ -52,7 +52,7 @@ OWN = (
 """Descriptions of no device, with other formats, sizes and numbers of bits."""
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(12, 4)
 @pytest.mark.parametrize("kind", ["normal", "wide", "subnormal", "zeros", "special"])
 @pytest.mark.parametrize("text", OWN)
 def test_any_description_matches_fractions_in_torch_and_kernel(text, kind, monkeypatch):

@@ -79,7 +79,8 @@ def test_gemm_equals_scalar_fp16_steps(high):
     assert same(golden.decode(codes, FP16), expected)
 
 
-@pytest.mark.parametrize("size", [32, *(pytest.param(n, marks=pytest.mark.slow) for n in (128, 256))])
+@pytest.mark.slow
+@pytest.mark.parametrize("size", [32, 128, 256])
 def test_emulated_products_equal_scalar_fp16_steps(size):
     """Forward and backward products of a layer are those steps, in the published setting at 128 x 128."""
     rng = np.random.default_rng(2)

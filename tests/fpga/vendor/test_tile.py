@@ -76,6 +76,7 @@ def test_tile_writes_all_files(folder):
     assert "is not empty" in said
 
 
+@pytest.mark.slow
 def test_tile_of_board_without_platform_has_flow_only(tmp_path):
     code, said = written("--mac", MAC, "--n", 1, "--m", 1, "--depth", 4, "--board", "vcu118", "-o", tmp_path / "out")
     assert code == 0

@@ -30,7 +30,7 @@ def computed(*job):
     return compute(MatrixProduct(*job))
 
 
-@pytest.mark.sampled(2)
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("mT", [False, True])
 @pytest.mark.parametrize("text", ["bf16*bf16+fp32.rn", "bf16*bf16+bf16.rn"])
 def test_packed_operands_follow_changes_of_their_memory(text, mT):

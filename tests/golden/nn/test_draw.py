@@ -26,6 +26,7 @@ def test_evaluation_uses_chosen_random_words(evaluation, equal):
     assert model.rounding_state[1] == (6 if evaluation == "continue" else 2)
 
 
+@pytest.mark.slow
 def test_ranks_have_different_random_words(monkeypatch):
     x, found = normal(8, 64), []
     for rank in (0, 1, 2):

@@ -339,6 +339,7 @@ def small_report(monkeypatch):
     return before, cases, trained
 
 
+@pytest.mark.slow
 def test_report_adds_cases_to_a_record(small_report, tmp_path, halfulp):
     """The record has another case, which stays; only the new ones are trained."""
     before, cases, trained = small_report
