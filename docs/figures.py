@@ -278,7 +278,9 @@ def _row(line: str, header: str, comment: str, records: Records, report: Callabl
         return _sentences(line, records, lambda _, text: report(text))
     cells, texts = _cells(line), _texts(line)
     figures = [bool(re.fullmatch(rf"[ ~*]*{NUMBER}(?:[ ,(*]+{NUMBER}[)*]*)* *", cell)) for cell in cells]
-    if not any(figures[1:]):
+    # Words may stand before a figure, if the table has a source.
+    marked = bool(comment) and line != header and any(any(_numbers(cell)) for cell in cells[1:])
+    if not any(figures[1:]) and not marked:
         return line
     match = re.fullmatch(COMMENT, comment)
     if not match:
@@ -292,7 +294,7 @@ def _row(line: str, header: str, comment: str, records: Records, report: Callabl
         report(str(error))
         return line
     for place, (cell, value) in enumerate(zip(cells[1:], values, strict=False), 1):
-        if figures[place] and value is not None:
+        if value is not None and any(_numbers(cell)):
             wanted = _flat(value)
             if len(wanted) < len(list(_numbers(cell))):
                 report(f"{cell.strip()} on the page; the record has {len(wanted)} figures")
