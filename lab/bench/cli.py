@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import click
+from click.core import ParameterSource
 
 from halfulp.boards.targets import Target, check_route
 from halfulp.fpga.vendor.cli import target_option
@@ -179,10 +180,8 @@ def clocks(
 
 
 @click.command()
-@click.argument(
-    "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(exists=True, dir_okay=False, path_type=Path)
-)
-@click.option("--top", required=True, metavar="NAME", help="module to measure")
+@click.argument("files", nargs=-1, metavar="[FILE]...", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--top", metavar="NAME", help="module to measure, with FILE")
 @click.option(
     "--include",
     multiple=True,
@@ -197,7 +196,7 @@ def clocks(
 @written
 def peers(
     files: tuple[Path, ...],
-    top: str,
+    top: str | None,
     include: tuple[Path, ...],
     clock_port: str | None,
     route: bool,
@@ -208,14 +207,26 @@ def peers(
     """Measure a unit of another project.
 
     FILE are its sources in Verilog or SystemVerilog, or in VHDL if GHDL is installed. They are synthesised with the
-    settings of `halfulp synth`.
+    settings of `halfulp synth`. Without FILE, the units of FPnew are measured that `fpga/results/peers.csv` has.
     """
+    from . import fpnew
     from .peers import measure, table
 
+    if bool(files) != bool(top):
+        raise click.UsageError("give FILE and --top, or neither for the units of FPnew")
+    if not files:
+        context = click.get_current_context()
+        for name in ("include", "clock_port", "route", "target"):
+            if context.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+                raise click.UsageError(f"--{name.replace('_', '-')} needs FILE; omit it for the units of FPnew")
     with requests():
         if route:
             check_route(target)
     folder = report_folder(output)
     with pool, Bar("report peers") as bar, requests():
-        measured = measure(files, top, target, include=include, clock=clock_port, route=route, progress=bar, pool=pool)
-    publish(Report({"peers": table(top, measured, target)}), folder)
+        if top:
+            cost = measure(files, top, target, include=include, clock=clock_port, route=route, progress=bar, pool=pool)
+            found = table(top, cost, target)
+        else:
+            found = fpnew.table(bar, pool)
+    publish(Report({"peers": found}), folder)

@@ -1,6 +1,38 @@
-// FPnew for registers of 32 bits, with plain ports and without registers but those of its divider:
-// halfulp report peers lab/bench/fpnew.sv FILES --top fpnew_fp32 --include pulp_platform_common_cells/include
-// FILES are those of rtl/vendor that cv32e40p_fpu_manifest.flist of CV32E40P lists.
+// FPnew with plain ports. `halfulp report peers` measures these modules with the sources of FPnew.
+
+// One operation of a format with its rounding mode as an input. Its flags are not connected, so they cost nothing.
+`define FPNEW_FMA(NAME, FORMAT, OPERATION, REGISTERS) \
+module NAME ( \
+  input logic clk_i, \
+  input logic [2:0][fpnew_pkg::fp_width(FORMAT)-1:0] operands_i, \
+  input logic [2:0] rnd_mode_i, \
+  output logic [fpnew_pkg::fp_width(FORMAT)-1:0] result_o \
+); \
+  fpnew_fma #( \
+    .FpFormat(FORMAT), .NumPipeRegs(REGISTERS), .PipeConfig(fpnew_pkg::DISTRIBUTED), .TagType(logic), .AuxType(logic) \
+  ) i_fma ( \
+    .rst_ni(1'b1), .is_boxed_i('1), .rnd_mode_i(fpnew_pkg::roundmode_e'(rnd_mode_i)), \
+    .op_i(fpnew_pkg::OPERATION), .op_mod_i(1'b0), .tag_i(1'b0), .mask_i(1'b1), .aux_i(1'b0), \
+    .in_valid_i(1'b1), .out_ready_i(1'b1), .flush_i(1'b0), .reg_ena_i('0), \
+    .in_ready_o(), .status_o(), .extension_bit_o(), .tag_o(), .mask_o(), .aux_o(), .out_valid_o(), .busy_o(), .* \
+  ); \
+endmodule
+
+`FPNEW_FMA(fpnew_mul_e5m2, fpnew_pkg::FP8, MUL, 0)
+`FPNEW_FMA(fpnew_mul_fp16, fpnew_pkg::FP16, MUL, 0)
+`FPNEW_FMA(fpnew_mul_bf16, fpnew_pkg::FP16ALT, MUL, 0)
+`FPNEW_FMA(fpnew_add_e5m2, fpnew_pkg::FP8, ADD, 0)
+`FPNEW_FMA(fpnew_add_fp16, fpnew_pkg::FP16, ADD, 0)
+`FPNEW_FMA(fpnew_add_bf16, fpnew_pkg::FP16ALT, ADD, 0)
+`FPNEW_FMA(fpnew_fma_e5m2, fpnew_pkg::FP8, FMADD, 0)
+`FPNEW_FMA(fpnew_fma_fp16, fpnew_pkg::FP16, FMADD, 0)
+`FPNEW_FMA(fpnew_fma_bf16, fpnew_pkg::FP16ALT, FMADD, 0)
+`FPNEW_FMA(fpnew_fma_fp16_1, fpnew_pkg::FP16, FMADD, 1)
+`FPNEW_FMA(fpnew_fma_fp16_2, fpnew_pkg::FP16, FMADD, 2)
+`FPNEW_FMA(fpnew_fma_fp16_3, fpnew_pkg::FP16, FMADD, 3)
+`FPNEW_FMA(fpnew_fma_fp16_6, fpnew_pkg::FP16, FMADD, 6)
+
+// All operations for registers of 32 bits, without registers but those of the divider.
 
 `define FPNEW(NAME, VECTORS, FORMATS, INTEGERS, DIVISION) \
 module NAME ( \

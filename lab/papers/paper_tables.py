@@ -123,9 +123,8 @@ def _peers() -> Iterator[str]:
 
 
 _PEER = {
-    "FPnew": "Its rounding mode is an input with five modes, and it computes status flags; "
-    "ours is fixed when the unit is "
-    "generated, and flags are an option that is off here. Its path is shorter in wide products, "
+    "FPnew": "Its rounding mode is an input with five modes; ours is fixed when the unit is "
+    "generated. Flags are not connected, and an option that is off here. Its path is shorter in wide products, "
     "except with `--goal speed`.",
     "FloPoCo": "`IEEEAdd` and `IEEEFMA` round to nearest and have no status flags, as ours here.",
     "FloPoCo, own encoding": "`FPMult` and `FPAdd` have no subnormal numbers, and two more "

@@ -5,10 +5,15 @@ import pytest
 from click.testing import CliRunner
 
 from halfulp.cli import report
-from halfulp.lab.bench import peers
+from halfulp.lab.bench import fpnew, peers
+from tests.settings import ROOT
 
 AND = "module both(input clk, input [3:0] a, input [3:0] b, output [3:0] o);\nassign o = a & b;\nendmodule\n"
 """Four gates, each a lookup table of one cell."""
+
+
+def recorded():
+    return pd.read_csv(ROOT / "fpga" / "results" / "peers.csv").astype({"stages": int})
 
 
 @pytest.fixture
@@ -72,3 +77,42 @@ def test_report_peers_names_missing_converter(file, tmp_path, monkeypatch):
     monkeypatch.setattr(peers.shutil, "which", lambda program: None)
     with pytest.raises(peers.ToolError, match="ghdl is not installed"):
         peers.read([file.rename(tmp_path / "both.vhd")], "both")
+
+
+@pytest.mark.sampled(len(fpnew.ROWS), 4)
+@pytest.mark.parametrize("row", fpnew.ROWS, ids=lambda row: f"{row.module}-{row.target}")
+def test_recorded_units_of_fpnew_are_measured(row):
+    cost = row.measured()
+    kept = recorded()
+    (line,) = kept[
+        (kept["unit"] == row.unit)
+        & (kept["design"] == "FPnew")
+        & (kept["target"] == row.target)
+        & (kept["stages"] == row.stages)
+    ].to_dict("records")
+    assert (line["LUT"], line["FF"]) == (cost.lut, cost.ff)
+    assert line["configuration"] == row.configuration
+    if cost.fmax is None:
+        assert line["path"] == cost.path
+    else:
+        assert line["MHz"] == pytest.approx(cost.fmax, abs=0.05)
+
+
+def test_rows_of_fpnew_with_a_version_are_those_that_are_measured():
+    kept = recorded()
+    measured = kept[kept["command"] == fpnew.COMMAND]
+    asked = [(row.unit, row.target, row.stages) for row in fpnew.ROWS]
+    assert sorted(zip(measured["unit"], measured["target"], measured["stages"], strict=True)) == sorted(asked)
+
+
+@pytest.mark.parametrize("words", [["--route"], ["--target", "ecp5-85k"], ["--clock-port", "clk"], ["--top", "both"]])
+def test_report_peers_without_files_takes_no_options_of_files(words):
+    answer = CliRunner().invoke(report, ["peers", *words])
+    assert answer.exit_code == 2
+    assert "FILE" in answer.output
+
+
+def test_report_peers_names_the_package_with_fpnew(monkeypatch):
+    monkeypatch.setattr(fpnew, "PACKAGE", "pythondata-cpu-none")
+    with pytest.raises(peers.ToolError, match="pip install pythondata-cpu-none"):
+        fpnew.sources()
