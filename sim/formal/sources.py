@@ -8,7 +8,8 @@ from halfulp.hdl.formats.source import Source
 from halfulp.hdl.specs import SruSpec
 from halfulp.implementation import Implementation
 
-from .miters import Clocked, Cycle, Miter, differ
+from .miters import Clocked, Codes, Cycle, Miter, differ
+from .netlist import SOURCE
 from .structures import clocked
 
 LONGEST = 64
@@ -19,6 +20,10 @@ def provable(asked: Implementation) -> list[str]:
     """Return the kinds of claims about the random source of a unit without register stages."""
     source = getattr(asked.spec, "random", None)
     if source is None or source.period > LONGEST:
+        return []
+    built = clocked(asked.component())
+    # Exact results need no random words.
+    if not _of_source({name: Const(0) for name in built.free()}):
         return []
     one_carry = isinstance(asked.spec, SruSpec) and not asked.spec.increment and asked.spec.lanes == 1
     return ["period", *["chance"] * one_carry]
@@ -33,7 +38,7 @@ def period(asked: Implementation) -> Miter:
     primes = [prime for prime in range(2, source.period + 1) if source.period % prime == 0 and _is_prime(prime)]
 
     def wrong(m: Module, i: Miter) -> Value:
-        states = [cycle.held for cycle in _cycles(unit, m, i, source.period + 1)]
+        states = [_of_source(cycle.held) for cycle in _cycles(unit, m, i, source.period + 1)]
         early = Cat(*(~differ(states[source.period // prime], states[0]) for prime in primes)).any()
         return _is_valid(unit, i) & (early | differ(states[-1], states[0]))
 
@@ -55,6 +60,11 @@ def chance(asked: Implementation) -> Miter:
         return _is_valid(unit, i) & (ups != counts[i[f"{operand}@0"][:places]])
 
     return Miter(unit.free(), wrong, (unit.step,))
+
+
+def _of_source(registers: Codes) -> Codes:
+    """Return the registers of random sources among those of a unit, which may also have an accumulator."""
+    return {name: value for name, value in registers.items() if SOURCE.search(name)}
 
 
 def _source(asked: Implementation) -> Source:

@@ -21,3 +21,13 @@ def test_sources_of_signoff_are_proved(kind, own_build):
 def test_sources_of_other_units_have_a_period_alone():
     assert provable(Implementation.parse("mac e5m2*e5m2+e6m5.sr3@lfsr3")) == ["period"]
     assert provable(Implementation.parse("mac e5m2*e5m2+e6m5.sr3")) == []
+
+
+def test_source_of_an_exact_unit_has_no_register():
+    assert provable(Implementation.parse("logb fxp2.2.sr2@lfsr5")) == []
+
+
+def test_period_of_a_unit_with_an_accumulator_is_that_of_its_source():
+    (claim,) = [claim for claim in claims("mac e2m1*e2m1+e3m2.sr3@lfsr3") if claim.kind == "period"]
+    (finding,) = examine([claim])
+    assert finding.verdict.status == PROVED
