@@ -179,10 +179,6 @@ docs: .venv/docs
 figures: .venv/ready
 	$(alone) .venv/bin/python docs/figures.py --renew
 
-.venv/docs: .ci/docs.lock .venv/ready
-	.venv/bin/pip install -q --no-input -r .ci/docs.lock
-	@touch $@
-
 package: .venv/ready
 	$(alone) .ci/package
 
@@ -202,7 +198,8 @@ clean:
 # .ci/setup makes .venv again if its sources changed, or if the folder or the interpreter is another one.
 .venv/sim: .ci/sim.lock
 .venv/ready: .ci/requirements.lock
-.venv/sim .venv/ready: pyproject.toml halfulp/__init__.py .ci/setup .ci/setup.py
+.venv/docs: .ci/docs.lock .venv/ready
+.venv/sim .venv/ready .venv/docs: pyproject.toml halfulp/__init__.py .ci/setup .ci/setup.py
 	@.ci/setup $(call quote,$(PYTHON)) $(@F)
 ifneq ($(PYTHON),)
 .venv/sim .venv/ready: FORCE

@@ -1,9 +1,9 @@
 """Make ``.venv`` or bring it up to date. Standard library only; called by ``.ci/setup``.
 
-The stage ``sim`` installs what simulations need, and ``ready`` all that tests and reports need. A file of this name in
-``.venv`` is written last. It records the checkout, interpreter, lock file, project file and version of a complete
-stage. The next call completes an environment without this file (after an interrupt, a lost connection or a full disk).
-Only one set-up of a checkout runs at a time; others wait for it.
+The stage ``sim`` installs what simulations need, ``ready`` all that tests and reports need, and ``docs`` what pages
+need beside it. A file of this name in ``.venv`` is written last. It records the checkout, interpreter, lock file,
+project file and version of a complete stage. The next call completes an environment without this file (after an
+interrupt, a lost connection or a full disk). Only one set-up of a checkout runs at a time; others wait for it.
 """
 
 import fcntl
@@ -19,7 +19,7 @@ from typing import IO, NoReturn
 
 ROOT = Path(__file__).resolve().parent.parent
 VENV = ROOT / ".venv"
-LOCKS = {"sim": ROOT / ".ci" / "sim.lock", "ready": ROOT / ".ci" / "requirements.lock"}
+LOCKS = {"sim": ROOT / ".ci/sim.lock", "ready": ROOT / ".ci/requirements.lock", "docs": ROOT / ".ci/docs.lock"}
 CPU_BUILDS = "https://download.pytorch.org/whl/cpu/"
 """Index of builds of torch without CUDA, whose libraries take 4 GB that a simulation does not use."""
 
