@@ -42,7 +42,7 @@ Develop:
   make test      Run the tests, in 10 to 15 minutes on two cores; ARGS="-k mac" goes to pytest.
   make test-all  Run slow tests too, in one to two hours; HALFULP_EXHAUSTIVE=1 takes all inputs.
   make lint      Check style, types and the order of imports.
-  make docs      Build the documentation in build/docs; ARGS="-t quick" draws only quick plots.
+  make docs      Build the documentation in build/docs; ARGS="-t quick" draws only quick plots and runs no notebook.
   make figures   Write the figures of the records into the pages.
   make package   Build the sdist and the wheel, and check the wheel in an empty environment.
   make clean     Remove everything that was built but .venv.

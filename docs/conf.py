@@ -16,7 +16,8 @@ import halfulp  # noqa: E402  # the checkout, like the line above
 if stale := figures.problems():
     raise ValueError("\n".join(["figures differ from the records; `make figures` renews them:", *stale]))
 
-# The tag is that of `make docs ARGS="-t quick"`. The plots are drawn by other processes while this one writes pages.
+# The tag is that of `make docs ARGS="-t quick"`, which runs no notebook. The plots are drawn by other processes while
+# this one writes pages.
 quick = "quick" in tags  # noqa: F821  # Sphinx defines tags
 with ThreadPoolExecutor(1) as pool:
     plots = pool.submit(gallery.write, HERE / "generated", quick=quick)
@@ -30,7 +31,7 @@ extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinxcon
 source_suffix = {".md": "myst-nb"}
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
-nb_execution_mode = "cache"
+nb_execution_mode = "off" if quick else "cache"
 nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300

@@ -77,7 +77,7 @@ PLOTS = {
 """Command and description of each plot, by the name of its file."""
 
 
-QUICK = ("decoder-lut", "decoder-energy", "stats-sru", "delays", "match-lenet5-u55c", "faults-mac_e5m2_e5m2_e6m5_rn")
+QUICK = ("decoder-lut", "decoder-energy", "stats-sru", "delays", "match-lenet5-u55c")
 """Plots that take seconds."""
 
 

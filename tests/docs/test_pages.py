@@ -116,6 +116,18 @@ def test_tutorial_runs_from_top_to_bottom(page, quick, tmp_path):
         assert re.fullmatch(pattern(output), printed), printed
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("path", sorted((ROOT / "docs" / "notebooks").glob("*.md")), ids=lambda path: path.stem)
+def test_notebook_runs(path, tmp_path):
+    cells = re.findall(r"^```{code-cell}.*?\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
+    assert cells
+    lines = [line for cell in cells for line in cell.splitlines() if not line.startswith("from IPython")]
+    lines = ["Image = lambda path: path", "display = print", *lines]
+    (tmp_path / "notebook.py").write_text("\n".join(lines))
+    run = subprocess.run([sys.executable, "notebook.py"], cwd=tmp_path, capture_output=True, text=True)
+    assert run.returncode == 0, run.stderr
+
+
 def exists(name):
     """Return True if a name is a module or an attribute of one."""
     parts = name.split(".")
