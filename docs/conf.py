@@ -32,6 +32,8 @@ source_suffix = {".md": "myst-nb"}
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 nb_execution_mode = "off" if quick else "cache"
+# The kernel tells the language of cells when it runs them.
+suppress_warnings = ["myst-nb.lexer"] if quick else []
 nb_execution_cache_path = str(HERE.parent / "build" / "notebooks")
 nb_execution_raise_on_error = True
 nb_execution_timeout = 300
