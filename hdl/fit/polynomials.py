@@ -366,17 +366,17 @@ TASKS: dict[str, Callable[[Cells, FunctionSpec, int, int], Task]] = {
 }
 
 
-def fitted(task: Task, degree: int, known: dict[tuple[int, int], Lines]) -> Polynomials | None:
+def fitted(task: Task, degree: int, known: dict[tuple[int, ...], Lines]) -> Polynomials | None:
     """Return a table whose v are in all intervals, with polynomials of a degree; None if the search finds none.
 
-    ``known`` has the interpolating polynomials by degree and number of segments.
+    ``known`` has the interpolating polynomials by degree, number of segments, and segments that are used.
     """
     table = task.table
     width = table.precision - 1 if table.reduction == LOGARITHM else table.fraction
     rest = width - table.segments
     inner = min(rest, max(table.value - 2 * table.segments + 2, 1)) if degree == 2 else 0
     used = np.unique(task.index)
-    key = degree, table.segments
+    key = (degree, table.segments, *used.tolist())
     if key not in known and rest:
         known[key] = _interpolated(task.function, used.tolist(), degree)
     lines = known[key] if rest else [(0, 0)] * len(used)
@@ -459,7 +459,7 @@ def fit(spec: FunctionSpec) -> Polynomials:
 def _of_segments(cells: Cells, spec: FunctionSpec) -> Iterator[Polynomials]:
     """Yield tables of functions that reduce their argument to one interval."""
     task_of = TASKS[KINDS[spec.function]]
-    known: dict[tuple[int, int], Lines] = {}
+    known: dict[tuple[int, ...], Lines] = {}
     sizes = [*itertools.product((1, 2), range(1, MOST_SEGMENTS + 1))]
     values = range(spec.window, spec.window + MORE_BITS)
     if KINDS[spec.function] == ANGLE:

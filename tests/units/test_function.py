@@ -170,8 +170,8 @@ def test_bounds_contain_values_of_mpmath(function):
 
 def value_of(table, index, t):
     """Return v of a table, as its docstring defines it."""
-    c0, c1, c2 = table.rows[index]
-    bend = c2 * (t >> (table.rest - table.inner)) >> table.inner if table.inner else 0
+    c0, c1, *c2 = table.rows[index]
+    bend = c2[0] * (t >> (table.rest - table.inner[0])) >> table.inner[0] if c2 else 0
     return c0 + ((c1 + bend) * t >> table.rest)
 
 
