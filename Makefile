@@ -39,8 +39,8 @@ Keep records of the project:
   make gpu       Test and measure the kernels of a GPU, in at most 8 minutes.
 
 Develop:
-  make test      Run the tests, in 10 to 15 minutes on two cores; ARGS="-k mac" goes to pytest.
-  make test-all  Run slow tests too, in one to two hours; HALFULP_EXHAUSTIVE=1 takes all inputs.
+  make test      Run the tests, in 15 to 25 minutes on two cores; ARGS="-k mac" goes to pytest.
+  make test-all  Run slow tests too, in about three hours; HALFULP_EXHAUSTIVE=1 takes all inputs.
   make lint      Check style, types and the order of imports.
   make docs      Build the documentation in build/docs; ARGS="-t quick" draws only quick plots and runs no notebook.
   make figures   Write the figures of the records into the pages.
