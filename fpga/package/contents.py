@@ -11,7 +11,6 @@ from typing import Any
 
 import jinja2
 
-from halfulp.fpga.constraints import DEFAULT_CLOCK, constraints
 from halfulp.hdl.formats import Format, Saturation
 from halfulp.hdl.formats.rounding import MODE_BITS, MODE_CODES, MODE_TEXT
 from halfulp.hdl.specs.unit import FLAGS
@@ -28,6 +27,7 @@ from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, def
 
 from .bindings import binding_files
 from .models import UnitModel, bench_argument, model_files
+from .modules import module_files
 from .netlists import Netlists, share
 from .streams import PackagedStream, options_of
 from .vectors import vectors
@@ -464,33 +464,12 @@ class Package:
         for name in ("test_units.py", "run_cocotb.py"):
             files[f"tb/{name}"] = (TEMPLATES / name).read_text()
         files |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
-        for unit in self.units:
-            files |= _constraints(unit) | self._descriptions(unit)
+        files |= module_files(self, files)
         files[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")
         files[f"{self.name}.core"] = self.render("package.core.j2")
         files["Makefile"] = self.render("Makefile.j2")
         files["lint/verilator.vlt"] = WAIVERS.read_text() + _WAIVERS
         return files | {"README.md": self.render("README.md.j2")}
-
-    def _descriptions(self, unit: PackagedUnit) -> dict[str, str]:
-        """Return the IP-XACT descriptions of a unit and of its AXI4-Stream wrapper, by path."""
-        stream, paths = unit.stream, self.netlist_files(unit)
-        modules: list[tuple[str, dict[str, Any]]] = [
-            (unit.module, {"ports": unit.ports, "channels": [], "paths": paths, "about": unit.text}),
-            (
-                stream.name,
-                {
-                    "ports": stream.ports,
-                    "channels": [*stream.sources, stream.result],
-                    "paths": [*paths, f"rtl/{stream.name}.v"],
-                    "about": stream.title,
-                },
-            ),
-        ]
-        return {
-            f"ipxact/{module}.xml": self.render("component.xml.j2", unit=unit, module=module, **known)
-            for module, known in modules
-        }
 
     @property
     def sources(self) -> list[str]:
@@ -530,25 +509,6 @@ class Package:
             **functions,
         }
         return _TEMPLATES.get_template(template).render(**known, **more)
-
-
-def _constraints(unit: PackagedUnit) -> dict[str, str]:
-    """Return the constraints of a unit and of its AXI4-Stream wrapper, by path."""
-    clock, reset = unit.control("clk"), unit.control("rst") if unit.async_reset else None
-    names = clock.name if clock else None, reset.name if reset else None
-    stream = ("aclk" if unit.stream.clocked else None, "aresetn" if unit.async_reset and unit.stream.clocked else None)
-    asked = unit.component.build.clock
-    mhz, reason = (DEFAULT_CLOCK, "because the build has no clock") if asked is None else (asked, "that of the build")
-    files = {}
-    modules: list[tuple[str, Sequence[Any], tuple[str | None, str | None]]] = [
-        (unit.module, unit.ports, names),
-        (unit.stream.name, unit.stream.ports, stream),
-    ]
-    for module, ports, own in modules:
-        head = f"# Constraints of {module}, written by halfulp {version('halfulp')}. Clock: {mhz:g} MHz, {reason}.\n"
-        for suffix in ("sdc", "xdc"):
-            files[f"constraints/{module}.{suffix}"] = head + constraints(ports, *own, mhz)
-    return files
 
 
 def _ports(component: Any, text: str, top: str, options: Mapping[str, Any]) -> tuple[PackagedPort, ...]:

@@ -60,6 +60,8 @@ _KINDS = {
     ".sdc": "constraints",
     ".xdc": "constraints",
     ".xml": "ipxact",
+    ".tcl": "vivado",
+    ".yaml": "librelane",
     ".md": "documentation",
     ".json": "schema",
     "": "makefile",

@@ -60,6 +60,11 @@ class Channel:
         """Bits of the payload, whole bytes."""
         return sum(field.port.width + field.padding for field in self.fields)
 
+    @property
+    def signals(self) -> list[str]:
+        """Names of its signals without the prefix."""
+        return ["tdata", *self.beside, "tvalid", "tready"]
+
 
 class PackagedStream(AxiStream):
     """AXI4-Stream wrapper that instantiates the module of a packaged unit.

