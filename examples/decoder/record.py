@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from amaranth.hdl import Fragment
 
 from halfulp import golden
 from halfulp.fpga.synth.measure import Cost
+from halfulp.hdl.specs import Build
 from halfulp.implementation import Implementation
 from halfulp.sim import behaviour
 from halfulp.sim.formal.prove import circuit
@@ -144,18 +144,14 @@ def digests(policies: Iterable[Path], known: dict[str, Any] | None = None) -> di
     """Return digests of everything that decides the figures of policies.
 
     ``sources`` is that of the modules that train and measure, and of the text; ``policies`` has those of the policy
-    files, ``logits`` those of a small model under each, ``engines`` the netlists of its engine, and ``units`` the
+    files, ``logits`` those of a small model under each, ``engines`` netlist and units of its engine, and ``units`` the
     behaviour of each unit (`halfulp.sim.behaviour`). Known digests of what has the same sources save time.
     """
-    files = {path.stem: path for path in policies}
-    units: dict[str, Implementation] = {}
-    engines: dict[str, dict[str, str]] = {}
-    for name, path in files.items():
-        engine = Engine(SMALL, Arithmetic.read(path, lanes=2), pipeline=Settings.pipeline)
-        Fragment.get(engine, None)
-        units |= {str(unit): unit for unit in implementations(engine).values()}
-        engines[name] = _netlist(engine, path, (known or {}).get("engines", {}).get(name, {}))
-    before = (known or {}).get("units", {})
+    files, known = {path.stem: path for path in policies}, known or {}
+    before = known.get("units", {})
+    engines = {name: _engine(path, known.get("engines", {}).get(name, {})) for name, path in files.items()}
+    found = [Implementation.parse(text, **build) for engine in engines.values() for text, build in engine["units"]]
+    units = {str(unit): unit for unit in found}
     return {
         "sources": digest(sources(MEASURING), TEXT.read_text()),
         "policies": {name: digest(path.read_text()) for name, path in files.items()},
@@ -165,18 +161,29 @@ def digests(policies: Iterable[Path], known: dict[str, Any] | None = None) -> di
     }
 
 
-def _netlist(engine: Engine, path: Path, known: dict[str, str]) -> dict[str, str]:
-    """Return the digests of an engine: of its sources, RTLIL and netlist; equal known ones imply those after them."""
+def _engine(path: Path, known: dict[str, Any]) -> dict[str, Any]:
+    """Return the digests of an engine, of its sources, RTLIL and netlist, and its units: texts and fields of builds.
+
+    Equal known digests imply what follows from them.
+    """
     own = digest(sources(BUILDING), code("halfulp.units"), path.read_text())
     if own == known.get("sources"):
         return known
+    engine = Engine(SMALL, Arithmetic.read(path, lanes=2), pipeline=Settings.pipeline)
     rtlil = circuit(engine)
     text = digest(rtlil)
+    units = {str(unit): unit for unit in implementations(engine).values()}
     return {
         "sources": own,
         "rtlil": text,
         "netlist": known["netlist"] if text == known.get("rtlil") else netlist(rtlil),
+        "units": [[unit.spec.text, _changed(unit.build)] for _, unit in sorted(units.items())],
     }
+
+
+def _changed(build: Build) -> dict[str, Any]:
+    """Return the fields of a build that are not the default."""
+    return {name: value for name, value in asdict(build).items() if value != getattr(Build(), name)}
 
 
 def _logits(path: Path) -> str:

@@ -31,6 +31,12 @@ MIXED = (
 )
 """Descriptions in formats of several families and widths."""
 
+BOUNDED = {
+    **dict.fromkeys(("exp", "exp2", "tanh", "sigmoid", "erf"), False),
+    **dict.fromkeys(("gelu", "silu"), True),
+}
+"""Functions whose results far from 0 are those of a limit, and whether only those of negative numbers are."""
+
 
 def described(function: str, fmt: str) -> FunctionSpec:
     return FunctionSpec.parse(f"function {function}({fmt}).faithful")
@@ -62,8 +68,10 @@ def not_faithful(spec: FunctionSpec, codes: np.ndarray) -> list[str]:
             if not isinstance(x, F) or not x or (x < 0 and spec.function.startswith("log")):
                 right = exact.neighbours(exact.function, code, **spec.parameters)
             else:
-                # The results of farther numbers are those of the nearest one.
-                x = max(min(x, F(1 << 12)), F(-1 << 12)) if spec.function not in ("log", "log2", "sin", "cos") else x
+                # The results of farther numbers are those of the nearest one, and its value has fewer digits.
+                if spec.function in BOUNDED:
+                    x = max(x, F(-256))
+                    x = x if BOUNDED[spec.function] else min(x, F(256))
                 value = fraction_of(MPMATH[spec.function](mpmath.mpf(x.numerator) / x.denominator))
                 negative = value < 0 or (value == 0 and x < 0)
                 right = [
