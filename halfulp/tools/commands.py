@@ -101,11 +101,22 @@ _INSTEAD = {
 def _sentence(error: click.ClickException) -> str:
     """Return the message of an error; for an option or an argument it names the help of the command."""
     text = error.format_message()
+    if isinstance(error, click.BadParameter) and error.param is not None:
+        kind = error.param.type
+        if isinstance(kind, (click.types.IntParamType, click.types.FloatParamType)):
+            text = text.replace(f"is not a valid {kind.name}.", f"is no {_numbers(kind)}.")
     if not isinstance(error, (click.NoSuchOption, click.MissingParameter)) or error.ctx is None:
         return text
     if isinstance(error, click.NoSuchOption) and error.option_name in _INSTEAD:
         text = f"No such option '{error.option_name}'; {_INSTEAD[error.option_name]}"
     return f"{' '.join(text.split()).rstrip('.')}; see {error.ctx.command_path} --help"
+
+
+def _numbers(kind: click.ParamType) -> str:
+    """Return the numbers of a type in words, for messages about text that is no number."""
+    word = "whole number" if isinstance(kind, click.types.IntParamType) else "number"
+    low, high = (getattr(kind, name, None) for name in ("min", "max"))
+    return word + (f", from {low} on" if high is None and low is not None else f" from {low} to {high}" if high else "")
 
 
 @contextmanager
