@@ -119,7 +119,7 @@ class Fpu(Described):
         self._divider = _Divider(self) if self.build.iterations else None
         op = self.issued("op")
         self._is = {
-            name: wire(m, op == code if code < last else op >= last, f"is_{name}")
+            name: wire(m, _selects(op, code, last), f"is_{name}")
             for code, name in enumerate(spec.operations)
         }
         src, dst = (self.selected(m, port, formats) for port in ("src_fmt", "dst_fmt"))
@@ -154,7 +154,7 @@ class Fpu(Described):
         """Return the conditions that a port selects one of some choices; a larger code selects the last one."""
         code, last = self.issued(port), len(choices) - 1
         return {
-            choice: wire(m, code == place if place < last else code >= last, f"{port}_is_{place}")
+            choice: wire(m, _selects(code, place, last), f"{port}_is_{place}")
             for place, choice in enumerate(choices)
         }
 
@@ -255,6 +255,13 @@ class Fpu(Described):
         for more in flags[1:]:
             total = total | more
         m.d.comb += self.flags.eq(total)
+
+
+def _selects(code: Value, place: int, last: int) -> Value:
+    """Return whether a code selects a place; a larger code than the last place selects that one."""
+    if place < last:
+        return code == place
+    return code >= last if last else Const(1, 1)
 
 
 class _Divider:
