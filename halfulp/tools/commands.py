@@ -243,7 +243,7 @@ def write_folder(folder: Path, files: Mapping[str, str]) -> None:
     """Write a folder of files atomically; ``files`` maps paths to texts."""
     with replacing_folder(folder) as scratch:
         for path, text in files.items():
-            (scratch / path).parent.mkdir(exist_ok=True)
+            (scratch / path).parent.mkdir(parents=True, exist_ok=True)
             (scratch / path).write_text(text)
 
 

@@ -20,6 +20,7 @@ from halfulp.fpga.package.contents import vhdl_name
 from halfulp.fpga.package.manifest import SCHEMA, costs
 from halfulp.hdl.specs import Build
 from halfulp.sim.toolchain import verilator_root
+from halfulp.tools.commands import write_folder
 from halfulp.units.catalogue import component
 from halfulp.units.verilog import emit, verilog_ports
 from tests import verilog_lint
@@ -53,10 +54,8 @@ def small() -> dict[str, str]:
 
 
 def write(folder: Path, texts: dict[str, str]) -> Path:
-    """Write files to a folder."""
-    for path, text in texts.items():
-        (folder / path).parent.mkdir(parents=True, exist_ok=True)
-        (folder / path).write_text(text)
+    """Write files to a folder, as commands do."""
+    write_folder(folder, texts)
     return folder
 
 
