@@ -147,6 +147,11 @@ class PackagedPort:
         return f"[{self.width - 1}:0] " if self.width > 1 else ""
 
     @property
+    def is_bit(self) -> bool:
+        """True for one bit that is no number."""
+        return self.width == 1 and self.fmt is None
+
+    @property
     def type(self) -> str:
         """Type of the port in the typed wrapper, with a blank behind it."""
         return f"{self.typedef} " if self.typedef else self.range

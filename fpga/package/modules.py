@@ -26,8 +26,14 @@ proc init_gui {IPINST} {
 IP_VERSION = "1.0"
 """Version of the cores for Vivado's catalogue, which takes two numbers."""
 
-FAMILIES = ("versal", "virtexuplus", "kintexuplus", "zynquplus", "virtexu", "kintexu", "virtex7", "kintex7", "artix7")
+FAMILIES = (
+    *("versal", "virtexuplusHBM", "virtexuplus", "kintexuplus", "artixuplus", "zynquplusRFSOC", "zynquplus"),
+    *("virtexu", "kintexu", "virtex7", "kintex7", "artix7", "spartan7", "zynq"),
+)
 """Families of AMD devices on which the cores are offered."""
+
+ASIC_CLOCK = 100
+"""Clock in MHz of modules in standard cells if the build has none, the default of LibreLane."""
 
 
 @dataclass(frozen=True)
@@ -66,12 +72,9 @@ class PackagedModule:
         clock: float | None = self.unit.component.build.clock
         return clock
 
-    @property
-    def constraints(self) -> str:
-        """Constraints that SDC and XDC have in common."""
-        mhz, reason = (
-            (DEFAULT_CLOCK, "because the build has no clock") if self.mhz is None else (self.mhz, "of the build")
-        )
+    def constraints(self, default: float) -> str:
+        """Return constraints that SDC and XDC have in common; the clock is a default one if the build has none."""
+        mhz, reason = (default, "because the build has no clock") if self.mhz is None else (self.mhz, "of the build")
         head = f"# Constraints of {self.name}, written by halfulp {version('halfulp')}. Clock: {mhz:g} MHz, {reason}.\n"
         return head + constraints(self.ports, self.clock, self.reset if self.unit.async_reset else None, mhz)
 
@@ -103,9 +106,12 @@ def module_files(package: "Package", rtl: Mapping[str, str]) -> dict[str, str]:
     files, found = {}, modules(package)
     for module in found:
         for suffix in ("sdc", "xdc"):
-            files[f"constraints/{module.name}.{suffix}"] = module.constraints
+            files[f"constraints/{module.name}.{suffix}"] = module.constraints(DEFAULT_CLOCK)
         files[f"ipxact/{module.name}.xml"] = package.render("component.xml.j2", module=module)
-        files[f"asic/{module.name}/config.yaml"] = package.render("librelane.yaml.j2", module=module)
+        files[f"asic/{module.name}/{module.name}.sdc"] = module.constraints(ASIC_CLOCK)
+        files[f"asic/{module.name}/config.yaml"] = package.render(
+            "librelane.yaml.j2", module=module, asic_clock=ASIC_CLOCK
+        )
         if module.channels:
             files |= _core(package, module, rtl)
     files[f"asic/{package.name}_siliconcompiler.py"] = package.render("siliconcompiler.py.j2", modules=found)

@@ -77,7 +77,7 @@ def test_package_constraints_have_clock_delays_and_reset(
 
 def test_manifest_lists_constraints() -> None:
     listed = json.loads(package("mul e2m1fn*e2m1fn")["manifest.json"])["files"]
-    assert sum(file["kind"] == "constraints" for file in listed) == 4
+    assert sum(file["kind"] == "constraints" for file in listed) == 6
 
 
 @pytest.mark.skipif(shutil.which("sta") is None and os.environ.get("CI") != "true", reason="OpenSTA is not installed")

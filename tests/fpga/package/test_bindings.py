@@ -51,7 +51,7 @@ def boxes(text: str, port: str) -> dict[str, list[tuple[str, str, int, str]]]:
     [
         (
             "bindings/numbers_chisel.scala",
-            r"val (?P<name>\S+) = (?P<way>Input|Output)\((?:UInt\((?P<bits>\d+)\.W\)|Clock\(\))\)\n",
+            r"val (?P<name>\S+) = (?P<way>Input|Output)\((?:UInt\((?P<bits>\d+)\.W\)|Clock\(\)|Bool\(\))\)\n",
             "Clock()",
         ),
         (
@@ -71,7 +71,8 @@ def test_black_boxes_have_ports_of_manifest(
         expected = [(port["name"], port["direction"], port["width"]) for port in unit["ports"]]
         assert [each[:3] for each in found[unit["module"]]] == expected
         for name, _, _, text in found[unit["module"]]:
-            assert (clock in text) == (name in {"Clock()": ["val"], "Bool()": ["val", "resetn"]}[clock])
+            bits = [port["name"] for port in unit["ports"] if port["width"] == 1 and port["format"] is None]
+            assert (clock in text) == (name in {"Clock()": ["val"], "Bool()": bits}[clock])
     # `val` is a word of Scala.
     assert "val `val` = " in texts[path]
 

@@ -156,6 +156,7 @@ def test_librelane_reads_verilog_clock_and_waivers(build: Build, period: float) 
                 "CLOCK_PERIOD": period,
             }
             assert {*paths, "lint/verilator.vlt"} <= set(texts)
+            assert f"-period {period:.3f}" in texts[f"asic/{module}/{module}.sdc"]
         clocks.append(clock)
     assert clocks == ["fast", None]
 
@@ -225,5 +226,5 @@ def test_siliconcompiler_has_a_design_of_each_module(
         design = space["project"](module).design
         assert (design.name, design.top) == (module, module)
         read = {name: [str(path.relative_to("/package")) for path in found] for name, found in design.files.items()}
-        assert read == {"rtl": paths, "sdc": [f"constraints/{module}.sdc"]}
+        assert read == {"rtl": paths, "sdc": [f"asic/{module}/{module}.sdc"]}
         assert {path for found in read.values() for path in found} <= set(texts)
