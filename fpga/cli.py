@@ -25,6 +25,7 @@ from halfulp.tools.commands import (
     scheduled,
     written,
 )
+from halfulp.tools.extras import check_installed
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.report import Report
@@ -35,6 +36,9 @@ from .vendor.cli import clock_option, stages_of, target_option
 if TYPE_CHECKING:
     from .report.coreport import Record
 
+
+NEXTPNR = "halfulp.fpga.synth.nextpnr"
+"""Module that places and routes; what it needs is checked before units are synthesised."""
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -185,6 +189,7 @@ def choose(
     with requests():
         asked = implementation(unit, fmt, **options)
         check_route(target)
+        check_installed(NEXTPNR)
         target.check_clock(clock)
         fixed = [name for name, value in options.items() if value is not None]
     folder = output and report_folder(output)
@@ -217,6 +222,7 @@ def _check_flow(target: Target, *, vivado: bool, routes: bool) -> None:
         check_route(target)
         if vivado:
             raise ValueError("--flow vivado places and routes every unit; --route is for the flow yosys")
+        check_installed(NEXTPNR)
 
 
 def _cells(

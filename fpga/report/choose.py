@@ -299,6 +299,11 @@ def _step(choice: Choice, builds: Sequence[Implementation], progress: Progress, 
     for start in range(0, len(able), WAVE):
         wave = able[start : start + WAVE]
         clocks |= zip(wave, route(wave, target, clock_mhz, progress, pool), strict=True)
+        for own in tried:
+            if own.unit in wave:
+                lut, mhz = own.cost.lut_with_carry(target), clocks[own.unit]
+                verdict = "meets" if mhz >= clock_mhz else "misses"
+                progress.note(f"{own.options}: {lut} LUT, {mhz:.1f} MHz, {verdict} {clock_mhz:g} MHz")
         if any(clocks[own] >= clock_mhz for own in wave):
             break
     routed = [Tried(own.unit, replace(own.cost, fmax=clocks.get(own.unit))) for own in tried]

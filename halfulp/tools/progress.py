@@ -31,6 +31,9 @@ class Progress:
     def advance(self, count: int) -> None:
         """Report ``count`` more finished items."""
 
+    def note(self, text: str) -> None:
+        """Report a result of a run that takes long."""
+
     def __enter__(self) -> "Progress":
         return self
 
@@ -69,6 +72,12 @@ class Bar(Progress):
     def advance(self, count: int) -> None:
         self._done += count
         if monotonic() - self._drawn > 0.1:
+            self._draw()
+
+    def note(self, text: str) -> None:
+        if _quiet():
+            self._print("")
+            print(f"halfulp: {text}", file=sys.stderr, flush=True)
             self._draw()
 
     def _begin(self, text: str, count: int | None, done: int) -> None:

@@ -542,6 +542,14 @@ def test_heartbeat_tells_what_a_slow_command_does(terminal, capsys, monkeypatch)
     assert "halfulp" not in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(("seconds", "lines"), [("5", "halfulp: 21 LUT\n"), ("0", "")])
+def test_bar_prints_results_of_a_long_run(seconds, lines, capsys, monkeypatch):
+    monkeypatch.setenv("HALFULP_QUIET", seconds)
+    with Bar("choose") as bar:
+        bar.note("21 LUT")
+    assert capsys.readouterr().err == lines
+
+
 @pytest.mark.parametrize("seconds", ["-1", "inf", "no"])
 def test_wrong_time_of_progress_is_refused(seconds, halfulp, monkeypatch):
     monkeypatch.setenv("HALFULP_QUIET", seconds)
