@@ -117,7 +117,7 @@ settings := UNIT FMT $(values) $(flags) $(parts) ARGS PYTHON
 # Settings count only on the command line, not in the environment. Another variable on the command line is an error.
 given = $(if $(filter command,$(firstword $(origin $(1)))),$(value $(1)))
 $(foreach v,$(filter-out $(settings) -%,$(.VARIABLES)),$(if $(filter command,$(firstword $(origin $(v)))),\
-	$(error $(v) is not a setting, see make help; there are $(settings))))
+	$(error $(v) is not a setting; see make help)))
 $(foreach v,$(flags) $(parts),$(if $(filter-out 0 1,$(call given,$(v))),\
 	$(error $(v) is 0 or 1, not $(call given,$(v)))))
 

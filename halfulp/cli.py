@@ -241,7 +241,7 @@ def cli() -> None:
 @click.argument("what", type=click.Choice(list(LISTS)))
 @json_option
 def list_(what: str) -> None:
-    """Print boards, formats, the grammar, targets or units."""
+    """Print boards, formats, grammar, matrix units, targets or units."""
     lines, rows = map(pkgutil.resolve_name, LISTS[what])
     show("\n".join(lines()), {what: rows() if callable(rows) else rows})
 

@@ -71,7 +71,8 @@ def _first_line(command: list[str]) -> str:
         run = subprocess.run([*command, option], capture_output=True, text=True, timeout=20, stdin=subprocess.DEVNULL)
     except (OSError, subprocess.TimeoutExpired):
         return str(shutil.which(command[0]))
-    return next(iter((run.stdout or run.stderr).splitlines()), str(shutil.which(command[0])))
+    line = next(iter((run.stdout or run.stderr).splitlines()), str(shutil.which(command[0])))
+    return f"OpenSTA {line}" if command[0] == "sta" else line
 
 
 def _folder() -> Finding:

@@ -291,7 +291,8 @@ def _implementations(unit: str, fmt: str | None = None, **options: Any) -> list[
     if unit.isalnum() and unit.isascii():
         return [short(unit, DEFAULT_FORMAT if fmt is None else fmt, **options)]
     if fmt is not None:
-        raise ValueError(f"the text {unit!r} includes its formats; omit {fmt}")
+        omitted = f"omit {fmt}" if " " not in fmt else "name one unit, or emit several with --package"
+        raise ValueError(f"the text {unit!r} includes its formats; {omitted}")
     try:
         spec = UnitSpec.parse(unit)
     except TextError as error:

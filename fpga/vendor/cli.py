@@ -120,7 +120,8 @@ def emit(
 
     With --flow and --target, write a folder with the Verilog and the scripts of a vendor's tool. With --package, write
     a folder for people who do not write Python: wrappers, declarations, vectors, benches, and a manifest. A package
-    may have several units, each given by a text. Its streams have the options of --stream.
+    may have several units, each given by a text. Its streams
+    take --tlast, --tuser, --tkeep, --registered and --separate, without --stream.
     """
     streams = {name: options.pop(name) for name in _STREAM_NAMES}
     streams["tuser"] = streams["tuser"] or 0

@@ -108,6 +108,7 @@ UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
         ("emit mul e5m2 -o /", "/ is a folder"),
         ("emit mul e5m2 mac", "--package"),
         ("emit mul e5m2 --ports clk", "clk=aclk"),
+        ("emit 'mul e5m2*e5m2' 'mac e5m2*e5m2+e6m5'", "name one unit, or emit several with --package"),
         ("emit mul e5m2 --package", "-o FOLDER"),
         ("emit mul e5m2 --package -o /", "not empty"),
         ("emit mul e5m2 --package --enable low -o /nowhere/mul", "port en"),
