@@ -56,6 +56,7 @@ def blockquantize(
     check_devices(x=x, random=random)
     codes, words = codes_of("x", x, spec.a), random_of("random", random, spec.rounding)
     _check_length("x", codes, spec.o.length)
+    check_shapes(x=x, random=random)
     return quantized(unpack(codes, spec.a), spec.o, spec.rounding, words)
 
 
@@ -127,6 +128,7 @@ def blockdot(  # noqa: PLR0913 - tensors, and the fields of a description by nam
     check_devices(x=x, y=y, x_scale=x_scale, y_scale=y_scale, start=start, random=random)
     words, quire = random_of("random", random, spec.rounding), spec.quire
     terms = _terms(x, y, x_scale, y_scale, spec.a, spec.b)
+    check_shapes(x_scale=x_scale, start=start, random=random)
     total = register.total(register.place(terms, quire.quantum, quire.width))
     signs = terms.sign
     if start is None:

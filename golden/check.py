@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import Format, Rounding, parse
+from halfulp.hdl.formats.saturation import SUFFIXES
 
 TORCH_TYPES = {
     getattr(torch, name): name
@@ -53,6 +54,16 @@ def check_shapes(**tensors: object) -> None:
     except RuntimeError:
         given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
         raise ValueError(f"the shapes of the tensors of a call must broadcast: {given}") from None
+
+
+def rounding_apart(name: str, rounding: Rounding | str, saturate: str) -> Rounding:
+    """Return the rounding of a parameter; ValueError for a text with the saturation, which is another parameter."""
+    mode, _, word = rounding.partition(".") if isinstance(rounding, str) else ("", "", "")
+    if word in SUFFIXES:
+        raise ValueError(
+            f"{name} {rounding!r} has a rounding mode and a saturation; give {name}={mode!r} and {saturate}={word!r}"
+        )
+    return Rounding.parse(rounding)
 
 
 def one_mode(rounding: Rounding | str, function: str) -> Rounding:

@@ -6,7 +6,7 @@ from halfulp.hdl.formats import EXACT, RN, Format, Rounding, Saturation
 from halfulp.hdl.specs import JoinSpec, SplitSpec
 from halfulp.hdl.specs.ranges import window_of
 
-from .check import check_devices, codes_of, random_of
+from .check import check_devices, check_shapes, codes_of, random_of
 from .codec import rounded, unpack
 from .parts import parts_of
 from .raw import add, align
@@ -29,6 +29,7 @@ def split(
     """
     spec = SplitSpec.of(a=a, o=o, rounding=rounding, saturate=saturate)
     check_devices(x=x, random=random)
+    check_shapes(x=x, random=random)
     word = random_of("random", random, spec.rounding)
     # Rounding to nearest changes no number that the format holds.
     mode = RN if spec.rounding == EXACT else spec.rounding
@@ -56,6 +57,7 @@ def join(
     parts = unpack(parts_of(codes_of("x", x, spec.a), spec.a), spec.a.part)
     if words is not None and words.shape[-1:] != (spec.a.parts - 1,):
         raise ValueError(f"random has shape {tuple(words.shape)}; the last size must be {spec.a.parts - 1}")
+    check_shapes(x=x, **{} if words is None else {"random[..., 0]": words[..., 0]})
     total = parts.at(-1)
     for place in range(spec.a.parts - 1):
         window = window_of(spec.o, spec.rounding, spec.sums_of(place).magnitude)

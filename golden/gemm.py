@@ -12,7 +12,7 @@ from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, Unit
 from halfulp.hdl.specs.mma import MmaSpec
 
 from . import matrix_unit
-from .check import broadcast, check_devices, check_int, codes_of, tensor_of
+from .check import broadcast, check_devices, check_int, codes_of, rounding_apart, tensor_of
 from .entries import Operand, elements_of
 from .kernels import MatrixProduct, Words
 from .operators import operator
@@ -136,7 +136,8 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     64 bits. Torch operations compute all others, also without a compiler. They need memory for operands, results and
     given random words only.
     """
-    rounding, operand_saturate = Rounding.parse(operand_rounding), Saturation.of(operand_saturate)
+    rounding = rounding_apart("operand_rounding", operand_rounding, "operand_saturate")
+    operand_saturate = Saturation.of(operand_saturate)
     a, b = (tensor_of(x) if isinstance(x, np.ndarray) else x for x in (a, b))
     if isinstance(mac, MmaSpec) or MmaSpec.is_mma_text(mac):
         words = {"seed": seed, "random": random, "random_product": random_product, "source": source}
@@ -156,7 +157,8 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     shape = _shape(codes, columns, stored=isinstance(y, SparseTensor))
     begin = None if start is None else broadcast("start", codes_of("start", start, spec.o), shape)
     spec, x, y = kind.in_steps(*subtract_zeros(spec, x, y, {"a": a_zero, "b": b_zero}))
-    own = [None if name is None else operator(name) for name in (multiplier, adder)]
+    texts = {"multiplier": multiplier, "adder": adder}
+    own = [None if text is None else operator(text, name) for name, text in texts.items()]
     check_operators(spec, *own)
     if tiling is not None and any(own):
         raise ValueError("multiplier and adder are not in the arrays of a tiling; omit one of both")

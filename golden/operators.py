@@ -15,6 +15,9 @@ from .check import check_bool, codes_of
 from .pwl import pwl
 from .values import decoded, encoded
 
+FUNCTION = "operator"
+"""Word of an operator in place of a function of one operand."""
+
 TABLE_BITS = 16
 """Largest total width of operands whose results are tabulated for all codes."""
 
@@ -135,8 +138,10 @@ def register_operator(
     return operator
 
 
-def operator(text: str) -> Operator:
+def operator(text: str, what: str = FUNCTION) -> Operator:
     """Return a registered operator, or that of the text of a ``pwl`` unit, whose operands saturate.
+
+    ``what`` is its word in errors, such as ``multiplier``; only `FUNCTION` may be a unit, which has one operand.
 
     Raises
     ------
@@ -152,9 +157,9 @@ def operator(text: str) -> Operator:
         return _of_unit(text)
     if text not in _REGISTERED:
         known = ", ".join(sorted(_REGISTERED)) or "none is"
+        unit = ", or give the text of a unit such as 'pwl tanh(fxp4.12)>fxp1.15 pieces=8'" if what == FUNCTION else ""
         raise ValueError(
-            f"unknown operator {text!r}; register it with halfulp.golden.register_operator ({known} registered), or "
-            "give the text of a unit such as 'pwl tanh(fxp4.12)>fxp1.15 pieces=8'"
+            f"unknown {what} {text!r}; register it with halfulp.golden.register_operator ({known} registered){unit}"
         )
     return _REGISTERED[text]
 

@@ -11,7 +11,7 @@ from halfulp.hdl.formats import BF16, FP16, FP32, FP64, OFF, RN, Block, Format, 
 from halfulp.tools import html
 
 from .block import quantized
-from .check import check_devices, codes_of, one_mode, random_of
+from .check import broadcast, check_devices, codes_of, one_mode, random_of
 from .codec import round_and_pack, unpack
 from .kernels import quantize
 from .raw import Raw, multiply
@@ -215,12 +215,7 @@ def words_like(random: Tensor | None, rounding: Rounding, x: Tensor) -> Tensor |
     """Return the random words of the elements of a tensor; TypeError or ValueError if they do not fit."""
     check_devices(x=x, random=random)
     words = random_of("random", random, rounding)
-    if words is None:
-        return None
-    try:
-        return words.expand(x.shape).contiguous()
-    except RuntimeError:
-        raise ValueError(f"random has shape {tuple(words.shape)}, which does not broadcast to that of x") from None
+    return None if words is None else broadcast("random", words, tuple(x.shape)).contiguous()
 
 
 def check_dim(dim: int, x: Tensor) -> int:

@@ -90,7 +90,9 @@ def step(
     word, mode = random_of("random", random, spec.rounding), mode_of(mode, spec.rounding)
     sums = Accumulation(spec)
     held = sums.load(codes_of("start", start, spec.o))
-    held, flags = sums.step(held, term(spec, **operands), word, mode)
+    terms = term(spec, **operands)
+    check_shapes(terms=terms.sign, start=start, random=random, mode=mode)
+    held, flags = sums.step(held, terms, word, mode)
     codes = sums.read(held, word, mode)
     return codes if flags is None else Flagged(codes, flags)
 

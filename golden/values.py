@@ -1,6 +1,7 @@
 """Conversion between codes and real numbers."""
 
 import functools
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,7 +25,18 @@ from halfulp.hdl.formats import (
 from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.specs import ConvertSpec, ValueRange
 
-from .check import TORCH_TYPES, WORDS, check_devices, codes_of, is_of_ml_dtypes, one_mode, random_of, tensor_of
+from .check import (
+    TORCH_TYPES,
+    WORDS,
+    check_devices,
+    check_shapes,
+    codes_of,
+    is_of_ml_dtypes,
+    one_mode,
+    random_of,
+    rounding_apart,
+    tensor_of,
+)
 from .convert import TABLE_WIDTH, convert, converted
 from .errorfree import sum_and_error, to_odd
 from .kernels import elements
@@ -34,6 +46,9 @@ from .uncompiled import uncompiled
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
+
+_REAL = (int, float, np.integer, np.floating, Tensor, np.ndarray)
+"""Types of elements of sequences that are converted to tensors."""
 
 INTEGERS = 2.0**53
 """Limit on magnitudes below which float64 represents every integer."""
@@ -59,7 +74,7 @@ def encode(
     random : Tensor, optional
         Random words of stochastic rounding, of a shape that broadcasts to that of ``values``.
     saturate : Saturation, bool or str
-        Return the largest finite number on overflow; with ``satfinite`` also for an infinity.
+        Return the largest finite number on overflow; with ``satfinite`` also for an infinity. ``True`` is ``sat``.
 
     Returns
     -------
@@ -76,7 +91,8 @@ def encode(
         values = _tensor(values)
     if values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"values must be a tensor of real numbers, not {values.dtype}")
-    rounding, saturate = one_mode(rounding, "encode"), Saturation.of(saturate)
+    rounding, saturate = one_mode(rounding_apart("rounding", rounding, "saturate"), "encode"), Saturation.of(saturate)
+    check_shapes(values=values, random=random)
     if values.dtype.is_floating_point and rounding != EXACT:
         check_devices(values=values, random=random)
         return encoded(values, fmt, rounding, random_of("random", random, rounding), saturate)
@@ -143,9 +159,29 @@ def _tensor(values: "ArrayLike") -> Tensor:
     if is_of_ml_dtypes(array):
         return tensor_of(array)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
-        kind = array.dtype if isinstance(values, (np.ndarray, np.generic)) else type(values).__name__
+        kind = array.dtype if isinstance(values, (np.ndarray, np.generic)) else _kind(values)
         raise TypeError(f"values must be a tensor, an array or a sequence of real numbers, not {kind}")
     return tensor_of(array)
+
+
+def _kind(values: object) -> str:
+    """Return the type of values, and of the first element of a sequence that is no real number."""
+    kind = type(values).__name__
+    for element in _elements(values):
+        if isinstance(element, bool) or not isinstance(element, _REAL):
+            return f"a {kind} with an element of type {type(element).__name__}"
+        if isinstance(element, int) and not -(1 << 63) <= element < 1 << 64:
+            return f"a {kind} with an integer of more than 64 bits"
+    return kind
+
+
+def _elements(values: object) -> Iterator[object]:
+    """Yield the elements of nested sequences."""
+    for value in values if isinstance(values, (list, tuple)) else ():
+        if isinstance(value, (list, tuple)):
+            yield from _elements(value)
+        else:
+            yield value
 
 
 @uncompiled

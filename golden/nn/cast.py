@@ -8,11 +8,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfulp.golden.check import one_mode
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
 from halfulp.hdl.formats import BF16, EXACT, FP16, FP32, FP64, OFF, RN, SATFINITE, Format, Rounding, Saturation, parse
-from halfulp.hdl.formats.rounding import MODES
+from halfulp.hdl.formats.catalogue import is_format
+from halfulp.hdl.formats.rounding import PATTERN
 from halfulp.hdl.formats.source import Source, Stream, check_source, parse_source
 from halfulp.hdl.specs import ValueRange
 
@@ -26,7 +28,7 @@ DTYPES = {torch.float64: FP64, torch.float32: FP32, torch.float16: FP16, torch.b
 
 _BLANKS = re.compile(r"\s*([.:@=>])\s*")
 
-_ROUNDED = re.compile(rf"(?:(?P<fmt>.+)\.)?(?P<rounding>{'|'.join(MODES)}|exact|sr[0-9]+)(?:@(?P<source>[\w-]+))?")
+_ROUNDED = re.compile(rf"(?:(?P<fmt>.+)\.)?(?P<rounding>{PATTERN})(?:@(?P<source>[\w-]+))?")
 
 
 @dataclass(frozen=True)
@@ -148,6 +150,8 @@ class Cast:
         if match := _ROUNDED.fullmatch(text):
             fmt, rounding = match["fmt"], Rounding.parse(match["rounding"])
             source = match["source"] and parse_source(match["source"])
+        else:
+            _check_mode(text)
         if arrow:
             parts["before"] = parse(before)
         return cls(None if fmt is None else parse(fmt), rounding, saturate, source or None, **parts)
@@ -193,6 +197,16 @@ class Cast:
         if self.fmt is None:
             return values
         return real(self.codes(values, self.fmt, key), self.fmt, values.dtype)
+
+
+def _check_mode(text: str) -> None:
+    """Raise ValueError, which names the mode, for a format with an unknown rounding mode behind it."""
+    if is_format(text):
+        return
+    pieces = text.split(".")
+    for count in range(len(pieces) - 1, 0, -1):
+        if is_format(".".join(pieces[:count])):
+            one_mode(".".join(pieces[count:]).partition("@")[0], "a cast")
 
 
 def check_real(values: object, name: str) -> torch.dtype:

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from halfulp.golden.operators import operator
+from halfulp.golden.operators import FUNCTION, operator
 
 from .cast import Cast, parse_element
 
@@ -49,7 +49,8 @@ class Elementwise:
             elif name in operators:
                 raise ValueError(f"{name} has two operators: {operators[name]} and {text}")
             else:
-                operators[name] = str(operator(text))
+                of_two = name in ARITHMETIC and name != "sqrt"
+                operators[name] = str(operator(text, f"operator of {name}" if of_two else FUNCTION))
         if len(casts) > 1:
             raise ValueError(f"{casts[0]} and {casts[1]} are two casts; give one")
         return cls(casts[0] if casts else None, tuple(operators.items()))

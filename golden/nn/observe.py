@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -95,7 +95,12 @@ def report_uncalled(model: nn.Module, arguments: object, output: object) -> None
             del hooks[key]
     names = [name for name, module in model.named_modules() if isinstance(module, Computed) and not module.called]
     if names:
-        _warn_uncalled(", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else ""))
+        _warn_uncalled(listed(names))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first names of layers, and the number of others, for a warning."""
+    return ", ".join(names[:8]) + (f" and {len(names) - 8} others" if len(names) > 8 else "")
 
 
 @constant_in_graphs

@@ -266,7 +266,7 @@ class Policy:
             text = getattr(self, name)
             if text is None:
                 continue
-            own = operator(text)
+            own = operator(text, name)
             if self.device is not None:
                 raise ValueError(f"{name} {text} is not in the hardware of the device {self.device}; omit one of both")
             for phase, mac in zip(PRODUCTS, self.macs, strict=True):

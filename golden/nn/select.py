@@ -10,6 +10,9 @@ from torch import nn
 PHASES = ("forward", "backward", "update")
 """Phases of operations in patterns, with ``@`` before them."""
 
+GRADIENTS = ("input_gradient", "weight_gradient")
+"""Phases of reports and of products, both of which are in the phase ``backward`` of patterns."""
+
 
 @dataclass(frozen=True)
 class Candidate:
@@ -50,7 +53,8 @@ def check_pattern(pattern: object, operations: bool) -> None:
     for word in _words(pattern):
         part = word.removeprefix("!")
         if part.startswith("@") and part[1:] not in PHASES:
-            raise ValueError(f"unknown phase {part!r} in {pattern!r}: expected @{', @'.join(PHASES)}")
+            hint = f"; operations that a report counts as {part[1:]} are in @backward" if part[1:] in GRADIENTS else ""
+            raise ValueError(f"unknown phase {part!r} in {pattern!r}: expected @{', @'.join(PHASES)}{hint}")
         if not operations and part.startswith(("@", "aten.")):
             raise ValueError(f"{pattern!r} names an operation or a phase, but layers have none; use golden.emulate")
 

@@ -1,6 +1,7 @@
 """Conversion of torch models: replace layers by layers that compute in the arithmetic of a policy."""
 
 import copy
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -20,7 +21,7 @@ from .attention import MultiheadAttention
 from .counts import warned
 from .draw import EVALUATIONS, REPEAT, check_seed, seed_of
 from .layers import Computed, Conv2d, Linear, Stateful
-from .observe import Observation, observe, report_uncalled
+from .observe import Observation, listed, observe, report_uncalled
 from .policy import Policy
 from .select import Candidate, Pattern, check_pattern, matches
 from .update import expect_update
@@ -146,10 +147,12 @@ def convert(
     Notes
     -----
     A swapped layer is a new module in the place of the old one, with its parameters, hooks, parametrizations and other
-    attributes; code that calls the old layer by a reference of its own stays in torch's arithmetic. The first call of
-    the model, and each compilation, warns of swapped layers that were not called. In torch's `TransformerEncoderLayer`
-    the fast path, which reads parameters without calling layers, is disabled. The ``update`` of a policy takes effect
-    only through a `WeightUpdate`; the first step of an optimiser without one warns.
+    attributes; code that calls the old layer by a reference of its own stays in torch's arithmetic. Layers with matrix
+    products that the policy covers but that have no replacement, such as `torch.nn.LSTM`, stay in torch's arithmetic,
+    and a warning names them. The first call of the model, and each compilation, warns of swapped layers that were not
+    called. In torch's `TransformerEncoderLayer` the fast path, which reads parameters without calling layers, is
+    disabled. The ``update`` of a policy takes effect only through a `WeightUpdate`; the first step of an optimiser
+    without one warns.
     """
     check_seed(seed)
     warned.clear()
@@ -180,12 +183,31 @@ def convert(
     if swapped and report_uncalled not in forward_hooks_of(made).values():
         made.register_forward_hook(report_uncalled)
     _turn_off_fast_paths(made, swapped)
-    unknown = [
-        Swap(name, type(layer).__name__, None, "halfulp does not implement this layer")
-        for name, layer in made.named_modules()
-        if isinstance(layer, _UNKNOWN) and not isinstance(layer, tuple(TWINS))
-    ]
-    return Conversion(made, (*swaps, *unknown))
+    for name, layer in made.named_modules():
+        if isinstance(layer, _UNKNOWN) and not isinstance(layer, tuple(TWINS)):
+            swaps.append(Swap(name, type(layer).__name__, None, "halfulp does not implement this layer"))
+            chosen.append(_first(policy, [name], layer))
+    covering = {pattern for pattern, rule in rules.items() if not rule.plain}
+    _warn_of_left(
+        [swap for swap, pattern in zip(swaps, chosen, strict=True) if swap.policy is None and pattern in covering]
+    )
+    return Conversion(made, tuple(swaps))
+
+
+def _warn_of_left(left: Sequence[Swap]) -> None:
+    """Warn of layers that a policy covers and that stay in torch's own arithmetic."""
+    if left:
+        warnings.warn(
+            f"halfulp: the policy covers layers that convert cannot swap, which stay in torch's own arithmetic: "
+            f"{listed([_shown(swap.name, swap.kind) for swap in left])}; golden.emulate computes them, and a pattern "
+            f"such as '* !{left[-1].name or 'NAME'}' excludes a layer",
+            RuntimeWarning,
+            stacklevel=3,
+        )
+
+
+def _shown(name: str, kind: str) -> str:
+    return f"{repr(name) if name else 'the model'} ({kind})"
 
 
 def swap_activations(model: nn.Module, swaps: Mapping[Any, PiecewiseLinear], *, inplace: bool = False) -> nn.Module:
@@ -242,14 +264,17 @@ def _chosen(patterns: Iterable[Any], modules: Sequence[tuple[list[str], nn.Modul
         check_pattern(pattern, operations=False)
         if not any(_matches(pattern, names, module) for names, module in modules):
             shown = repr(pattern) if isinstance(pattern, str) else getattr(pattern, "__name__", repr(pattern))
-            known = [f"{names[0] or 'the model'} ({type(module).__name__})" for names, module in modules]
+            known = [_shown(names[0], type(module).__name__) for names, module in modules]
             typed = any(type(module).__name__ == pattern for _, module in modules)
             hint = f"; for the type, give the class {pattern} and not its name" if typed else ""
-            raise ValueError(f"{shown} matches no {what}{hint}; there are {', '.join(known) or 'none'}")
-    return [
-        next((candidate for candidate in patterns if _matches(candidate, names, module)), None)
-        for names, module in modules
-    ]
+            there = f"the {what.split(maxsplit=1)[0]}s are {', '.join(known)}" if known else "there are none"
+            raise ValueError(f"{shown} matches no {what}{hint}; {there}")
+    return [_first(patterns, names, module) for names, module in modules]
+
+
+def _first(patterns: Iterable[Any], names: list[str], module: nn.Module) -> Any:
+    """Return the first pattern or type that matches a module; None if none does."""
+    return next((pattern for pattern in patterns if _matches(pattern, names, module)), None)
 
 
 def _layers(model: nn.Module) -> list[tuple[list[str], nn.Module]]:

@@ -28,6 +28,10 @@ NO_PATTERN = "no pattern of the policies names it"
 """Reason of an operation without a policy."""
 
 
+FIRST_CALLS = "seconds: the first call of an operation includes the time to compile its kernel and to make its tables"
+"""Note below the table."""
+
+
 def names_no(part: str) -> str:
     """Return the reason of an operation whose part a policy lacks."""
     return f"the policy has no key {part}"
@@ -64,6 +68,7 @@ class OperationCounts:
     calls, macs, elements, pruned : int
         Number of calls, of multiply-accumulates, of results, and of operands' elements that sparsity made zero.
     seconds : float
+        Time of the calls; the first call of an operation includes the compilation of its kernel and its tables.
     zeros, infinities, nans : int
         Numbers of such results; counted with ``values=True``.
     """
@@ -239,9 +244,10 @@ class Report:
 
     @property
     def summary(self) -> str:
-        """Share of the arithmetic of the policy, in one line."""
+        """Share of the arithmetic of the policy, and number of calls in torch's own, in one line."""
         share = f"{self.share:.1%} of the multiply-accumulates are in the arithmetic of the policy"
-        return f"{share}; {len(self.in_torch)} of {len(self.rows)} operations are in torch's own"
+        in_torch, calls = (sum(row.calls for row in rows) for rows in (self.in_torch, self.rows))
+        return f"{share}; {in_torch:,} of {calls:,} operations are in torch's own"
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -261,7 +267,7 @@ class Report:
             f"{source}: {count} array{'s' * (count > 1)} left torch; arithmetic on arrays is not emulated"
             for source, count in self.arrays.items()
         ]
-        return [*map(str, self.constants), *left]
+        return [*[FIRST_CALLS] * bool(self.rows), *map(str, self.constants), *left]
 
     def __str__(self) -> str:
         return "\n".join([self.summary, tabulate(self._table, self.columns, disable_numparse=True), *self._notes])

@@ -224,15 +224,14 @@ class MmaSpec(UnitSpec, form="mma{k} a*b+o", summary="step of a matrix unit of a
         ValueError
             If there is no such unit, or it does not have these formats.
         """
-        is_named = text.partition(".")[0].strip().lower() in _DEVICES
-        return _named(" ".join(text.split())) if is_named else None
+        return _named(" ".join(text.split())) if _is_name(text) else None
 
     @staticmethod
     def is_mma_text(text: object) -> bool:
         """Return True for a text that begins as that of a matrix unit does."""
         if not isinstance(text, str):
             return False
-        return re.match(r"mma[0-9]", text) is not None or text.partition(".")[0].lower() in _DEVICES
+        return re.match(r"mma[0-9]", text) is not None or _is_name(text)
 
     @classmethod
     def read_part(cls, part: str, text: str) -> Any:
@@ -486,7 +485,13 @@ UNITS_BY_NAME: dict[str, MatrixUnit] = {
 }
 """Matrix units by name."""
 
-_DEVICES = {name.partition(".")[0] for name in UNITS_BY_NAME}
+_DEVICES, _INSTRUCTIONS = ({name.split(".")[part] for name in UNITS_BY_NAME} for part in (0, 1))
+
+
+def _is_name(text: str) -> bool:
+    """Return True for a text that begins as names of matrix units do: with a device, or a word and an instruction."""
+    device, instruction = [*re.split("[.:]", text.strip().lower(), maxsplit=2), ""][:2]
+    return device in _DEVICES or instruction in _INSTRUCTIONS
 
 
 def _rows() -> dict[str, MmaSpec]:

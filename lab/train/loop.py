@@ -12,6 +12,7 @@ import signal
 import struct
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -248,7 +249,10 @@ class Run:
     def _computed(self) -> bool:
         """Return True if any operation is in the arithmetic of a policy."""
         if self.conversion is not None:
-            return any(convert(self.model, rules).swapped for rules in self.file.choices)
+            with warnings.catch_warnings():
+                # The conversion of the network has warned.
+                warnings.simplefilter("ignore")
+                return any(convert(self.model, rules).swapped for rules in self.file.choices)
         return any(not policy.plain or any(getattr(policy, name) for name in PROGRAM) for policy in self.file.policies)
 
     def _check_held(self) -> None:

@@ -258,11 +258,60 @@ CODES = torch.arange(4)
         (lambda: golden.quantize_blocks(torch.ones(4), "mxfp4", "port"), ValueError, "choose one mode"),
         (lambda: golden.compress(CODES, 3), TypeError, "format"),
         (lambda: golden.mac_sequence(*[CODES] * 3, 0, 0, a="int8", b="int8", acc="int32"), ValueError, "load"),
+        (lambda: golden.encode(["a"], "e5m2"), TypeError, "not a list with an element of type str"),
+        (
+            lambda: golden.encode([[1.0, CODES[0]], (2, None)], "e5m2"),
+            TypeError,
+            "not a list with an element of type None",
+        ),
+        (lambda: golden.encode((2, 1 << 70), "e5m2"), TypeError, "not a tuple with an integer of more than 64 bits"),
+        (lambda: golden.encode([1.0], "e5m2", "rn.sat"), ValueError, "give rounding='rn' and saturate='sat'"),
     ],
 )
 def test_golden_rejects_bad_arguments(call, error, keyword):
     with pytest.raises(error, match=re.escape(keyword)):
         call()
+
+
+BLOCK, SCALE = torch.zeros(2, 32, dtype=torch.int64), torch.full((2,), 127)
+MXFP4 = {"a": "mxfp4", "b": "mxfp4"}
+BF16X2 = {"a": "bf16x2", "o": "bf16"}
+
+
+@pytest.mark.parametrize(
+    ("call", "shapes"),
+    [
+        (lambda words: golden.encode(torch.ones(4, 8), "e4m3fn", "sr8", words), "values (4, 8), random (3,)"),
+        (lambda words: golden.encode(torch.ones(4, 8), "bf16x2", "sr8", words), "values (4, 8), random (3,)"),
+        (lambda words: golden.quantize(torch.ones(4, 8), "e4m3fn", "sr8", words), "values (4, 8), random (3,)"),
+        (lambda words: golden.split(CODES, a="fp32", o="bf16x2", rounding="sr8", random=words), "x (4,), random (3,)"),
+        (
+            lambda words: golden.join(CODES, **BF16X2, rounding="sr8", random=words.unsqueeze(-1)),
+            "x (4,), random[..., 0] (3,)",
+        ),
+        (
+            lambda words: golden.dotmac(BLOCK, BLOCK, CODES[0], **MAC, rounding="sr8", random=words),
+            "terms (2,), start (), random (3,)",
+        ),
+        (
+            lambda words: golden.blockmac(
+                BLOCK, BLOCK, SCALE, SCALE, CODES[0], **MXFP4, acc="fp32", rounding="sr8", random=words
+            ),
+            "terms (2,), start (), random (3,)",
+        ),
+        (
+            lambda words: golden.blockdot(BLOCK, BLOCK, SCALE, SCALE, **MXFP4, o="fp32", rounding="sr8", random=words),
+            "x_scale (2,), random (3,)",
+        ),
+        (
+            lambda words: golden.blockquantize(BLOCK, a="fp16", o="mxfp4", rounding="sr8", random=words),
+            "x (2, 32), random (3,)",
+        ),
+    ],
+)
+def test_random_words_of_another_shape_are_refused(call, shapes):
+    with pytest.raises(ValueError, match=re.escape(f"the shapes of the tensors of a call must broadcast: {shapes}")):
+        call(CODES[:3])
 
 
 @pytest.mark.parametrize(

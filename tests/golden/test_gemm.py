@@ -233,6 +233,11 @@ A, B = CODES.reshape(3, 4), CODES.reshape(4, 3)
             ValueError,
             "seed",
         ),
+        (
+            lambda: golden.gemm(A * 1.0, B * 1.0, "h100.wgmma.e4m3", operand_rounding="rn.satfinite"),
+            ValueError,
+            "give operand_rounding='rn' and operand_saturate='satfinite'",
+        ),
     ],
 )
 def test_gemm_rejects_bad_arguments(make, error, keyword):

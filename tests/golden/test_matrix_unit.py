@@ -1,5 +1,8 @@
 """Matrix units: steps against fractions, products as chains of steps, texts, and policies."""
 
+import re
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -7,6 +10,8 @@ from halfulp import golden
 from halfulp.golden import emulate, exact_matrix_unit, matrix_unit, nn
 from halfulp.hdl.specs.mma import MATRIX_UNITS, UNITS_BY_NAME, MmaSpec
 from tests.matrix_unit_operands import codes_of, scales_of
+
+PAGE = Path(__file__).parents[2] / "docs/matrix_units.md"
 
 UNITS = {str(spec): spec for spec in MATRIX_UNITS.values()}
 """Different units by text."""
@@ -158,6 +163,8 @@ def test_texts_are_parsed(name):
     ("text", "message"),
     [
         ("h100.wgmma.fp64", "invalid matrix unit"),
+        ("h200.wgmma.e4m3", "did you mean h100.wgmma.e4m3"),
+        ("h200.wgmma: e4m3fn*e4m3fn+fp32", "unknown matrix unit h200.wgmma"),
         ("h200.wgmma: e4m3fn*e4m3fn+fp32", "no unit|unknown|expected"),
         ("h100.wgmma: e4m3fn*fp16+fp32", "h100.wgmma has no e4m3fn"),
         ("h100.wgmma: bf16*bf16+fp16", "has no bf16"),
@@ -261,3 +268,9 @@ def test_equal_units_of_several_devices_have_no_name_in_policies():
 def test_unknown_name_of_a_unit_gets_a_near_one(text):
     with pytest.raises(ValueError, match=r"did you mean h100\.wgmma\.e4m3\?"):
         nn.Policy.parse(text)
+
+
+def test_table_of_devices_names_all_units():
+    rows = re.findall(r"^\| (`\w+`) \| [\w ]+ \| (`\w+`)[\w ,]* \| (`.+`) \|$", PAGE.read_text(), re.MULTILINE)
+    named = {f"{device}.{unit}.{fmt}".replace("`", "") for device, unit, formats in rows for fmt in formats.split(", ")}
+    assert named == {name.removesuffix(".fp16") if name.count(".") == 3 else name for name in MATRIX_UNITS}

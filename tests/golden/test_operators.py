@@ -172,7 +172,10 @@ def test_names_of_arithmetic_are_those_of_the_kernels():
     [
         ("fp32, elementwise=bf16.rn; tanh=wide", "tanh is a function; give its operator in functions"),
         ("fp32, functions=mul=wide", "mul is an element-wise operation; give its operator in elementwise"),
-        ("fp32, functions=tanh=nothing", "unknown operator 'nothing'"),
+        ("fp32, functions=tanh=nothing", "unknown operator 'nothing'.*, or give the text of a unit such as 'pwl tanh"),
+        ("fp32, elementwise=mul=nothing", r"unknown operator of mul 'nothing'; register it with .* registered\)$"),
+        ("bf16*bf16+bf16, multiplier=nothing", r"unknown multiplier 'nothing'; register it with .* registered\)$"),
+        ("bf16*bf16+bf16, adder=nothing", r"unknown adder 'nothing'; register it with .* registered\)$"),
         ("fp32, functions=fold=pwl tanh(bf16)", "unknown function 'fold'"),
         ("fp32, functions=tanh=pwl tanh(bf16)>bf16.sr4", "takes no input"),
         ("fp32, functions=tanh=pwl tanh(bf16); tanh=wide", "has two operators"),
@@ -196,6 +199,8 @@ def test_function_in_place_of_the_name_of_an_operator_is_refused():
     a = torch.ones(2, 2)
     with pytest.raises(TypeError, match=r"register_operator registered a function, .* not an object of type function"):
         golden.gemm(a, a, "e4m3fn*e4m3fn+fp32.rn", multiplier=truncated)
+    with pytest.raises(ValueError, match=r"unknown multiplier 'nothing'; .* registered\)$"):
+        golden.gemm(a, a, "e4m3fn*e4m3fn+fp32.rn", multiplier="nothing")
 
 
 @pytest.mark.parametrize(

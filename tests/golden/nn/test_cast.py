@@ -44,6 +44,26 @@ def test_cast_rejects_unsuitable_input_format(text):
         nn.Cast.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("bf16.rm", r"unknown rounding mode 'rm'; the modes are rn, ra"),
+        ("fxp4.4.rm@lfsr8", "unknown rounding mode 'rm'"),
+        ("bf16.rn.satt", "unknown rounding mode 'rn.satt'"),
+        ("bf16.port", "rounding port is not possible for a cast; choose one mode"),
+        ("bf17.rn", "unknown format 'bf17'"),
+    ],
+)
+def test_cast_names_the_part_that_is_wrong(text, message):
+    with pytest.raises(ValueError, match=message):
+        nn.Cast.parse(text)
+
+
+def test_cast_takes_modes_by_their_names_in_ieee_754():
+    assert str(nn.Cast.parse("bf16.rne")) == "bf16.rn"
+    assert str(nn.Cast.parse("rtz.sat")) == "rz.sat"
+
+
 @pytest.mark.parametrize("text", ["e5m2.rn@lfsr8", "e5m2.sr10@lfsr8", "e5m2.sr3@plateau8", "e5m2.sr3@xorshift8"])
 def test_cast_rejects_unsuitable_source(text):
     with pytest.raises(ValueError, match=r"source|words"):

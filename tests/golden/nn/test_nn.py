@@ -115,7 +115,7 @@ def differentiated_twice():
         (
             lambda: nn.convert(network(), {"4": E5M2}),
             ValueError,
-            "4",
+            "'4' matches no layer that can be swapped; the layers are '0' (Conv2d), '2' (Linear), '3' (Linear)",
         ),
         (
             lambda: nn.convert(network(), {tnn.LSTM: E5M2}),

@@ -109,7 +109,12 @@ def test_conversion_excludes_layers():
 @pytest.mark.parametrize(
     ("make", "error", "keyword"),
     [
-        (lambda: golden.emulate({"@backwards": BF16}), ValueError, "@backward"),
+        (lambda: golden.emulate({"@backwards": BF16}), ValueError, "@backward, @update$"),
+        (
+            lambda: golden.emulate({"@input_gradient": BF16}),
+            ValueError,
+            "operations that a report counts as input_gradient are in @backward$",
+        ),
         (lambda: golden.emulate({3: BF16}), TypeError, "pattern"),
         (lambda: golden.emulate({int: BF16}), TypeError, "Module"),
         (lambda: nn.convert(model(), {"* aten.mm": BF16}), ValueError, "emulate"),

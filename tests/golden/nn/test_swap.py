@@ -3,6 +3,7 @@
 import copy
 import io
 import pickle
+import warnings
 
 import pytest
 import torch
@@ -87,7 +88,8 @@ class Named(tnn.Linear):
 
 def test_convert_ignores_other_classes():
     model = tnn.Sequential(Own(2, 2), Named(2, 2), tnn.LazyLinear(2))
-    found = nn.convert(model, E5M2)
+    with pytest.warns(RuntimeWarning, match=r"own arithmetic: '0' \(Linear\), '2' \(Linear\); golden.emulate"):
+        found = nn.convert(model, E5M2)
     assert [swap.why for swap in found.left] == [
         "Own has its own forward function",
         "its sizes are unknown before its first use",
@@ -103,9 +105,19 @@ def test_convert_ignores_other_classes():
 
 def test_convert_reports_unknown_layers():
     layers = (tnn.LSTM(2, 2), tnn.Conv1d(2, 2, 1), tnn.GRUCell(2, 2), tnn.Embedding(3, 2), tnn.Linear(2, 2))
-    found = nn.convert(tnn.ModuleList(layers), E5M2)
+    model = tnn.ModuleList(layers)
+    with pytest.warns(RuntimeWarning, match="cannot swap") as warned:
+        found = nn.convert(model, E5M2)
+    assert str(warned[0].message) == (
+        "halfulp: the policy covers layers that convert cannot swap, which stay in torch's own arithmetic: '0' (LSTM), "
+        "'1' (Conv1d), '2' (GRUCell); golden.emulate computes them, and a pattern such as '* !2' excludes a layer"
+    )
     assert [(swap.name, swap.kind) for swap in found.left] == [("0", "LSTM"), ("1", "Conv1d"), ("2", "GRUCell")]
     assert [swap.name for swap in found.swapped] == ["4"]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for policy in ({tnn.Linear: E5M2}, {"* !0 !1 !2": E5M2}, {"4": SR, "*": "fp32"}, "fp32"):
+            assert [swap.name for swap in nn.convert(model, policy).left][-3:] == ["0", "1", "2"]
 
 
 def test_convert_names_the_class_of_a_type_that_is_given_by_its_name():

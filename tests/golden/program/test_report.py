@@ -24,6 +24,11 @@ def test_report_names_operations_in_torch():
     assert report.share == 1
     assert json.loads(report.json())["share"] == 1
     assert "test_report.py" in str(report)
+    calls = sum(row.calls for row in report.rows)
+    assert report.summary.endswith(f"; {calls - 1} of {calls} operations are in torch's own")
+    assert (
+        str(report).splitlines()[-1].startswith("seconds: the first call of an operation includes the time to compile")
+    )
 
 
 def test_report_plots_its_rows(tmp_path):
