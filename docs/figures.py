@@ -32,6 +32,7 @@ from halfulp.fpga.kernel.arrays import cores_cost_model
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
 from halfulp.hdl.specs import MacSpec, MmaSpec
 from halfulp.implementation import Implementation, implementation
+from halfulp.lab.bench.records import MATRIX_STEPS, ROUTED_STEPS
 from halfulp.lab.papers import blocks
 from halfulp.lab.papers.trainings import Case, Figures
 from halfulp.options import unit_options
@@ -72,6 +73,7 @@ class Records(dict[str, Any]):
             self.row,
             self.cost,
             self.mhz,
+            self.step,
             self.one,
             self.peer,
             self.dsp,
@@ -110,6 +112,14 @@ class Records(dict[str, Any]):
     def mhz(self, unit: str) -> float:
         """Return the clock on ECP5."""
         return float(self.row(unit, "ecp5-85k")["MHz"])
+
+    def step(self, name: str) -> list[Any]:
+        """Return cost and clock of a step of a matrix unit and of each dot product beside it; None for no clock."""
+        return [
+            figure
+            for unit in MATRIX_STEPS[name]
+            for figure in (self.cost(str(unit)), self.mhz(str(unit)) if unit in ROUTED_STEPS else None)
+        ]
 
     def one(self, name: str, **columns: Any) -> dict[str, Any]:
         """Return the only row of a file that has these values; a column of several words is written with ``_``."""

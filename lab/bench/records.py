@@ -20,7 +20,7 @@ from halfulp.fpga.synth.registered import Registered
 from halfulp.fpga.synth.route import frequencies
 from halfulp.hdl.fit.functions import FUNCTIONS
 from halfulp.hdl.formats.block import Block, parse_operand
-from halfulp.hdl.specs import MacSpec, RunningSumSpec
+from halfulp.hdl.specs import DotSpec, MacSpec, RunningSumSpec
 from halfulp.hdl.specs.build import GOALS, STRUCTURES, TABLE, Build
 from halfulp.implementation import Implementation, short
 from halfulp.lab.papers import sru
@@ -115,22 +115,46 @@ ROUTED_DOTS: tuple[Implementation, ...] = tuple(
 BLOCK_DOTS = tuple(unit for unit in ROUTED_DOTS if not unit.build.dsp or "mxint8" in str(unit.spec))
 """Dot products of blocks on the first device, with and without DSP blocks where these have an effect."""
 
-_MATRIX_STEPS = (
-    ("v100.mma.fp16", "dot4 fp16*fp16+fp32=fp32"),
-    ("h100.wgmma.e4m3", "dot32 e4m3fn*e4m3fn+fp32=fp32"),
-    ("b200.tcgen05.e4m3", "dot32 e4m3fn*e4m3fn+fp32=fp32"),
-    ("mi100.mfma.fp16", "dot4 fp16*fp16+fp32=fp32"),
-    ("mma4 fp16*fp16+fp32.rn order=pairwise4", "dot4 fp16*fp16+fp32=fp32"),
-)
+SMALL_STEP = 4
+"""Products of the steps that are compared with sequential sums too."""
+
+_MATRIX_STEPS = {
+    "v100.mma.fp16": "dot4 fp16*fp16+fp32=fp32",
+    "h100.wgmma.fp16": "",
+    "h100.wgmma.e4m3": "dot32 e4m3fn*e4m3fn+fp32=fp32",
+    "b200.tcgen05.e4m3": "dot32 e4m3fn*e4m3fn+fp32=fp32",
+    "b200.tcgen05.mxfp4": "",
+    "mi100.mfma.fp16": "dot4 fp16*fp16+fp32=fp32",
+    "mma4 fp16*fp16+fp32.rn order=pairwise4": "dot4 fp16*fp16+fp32=fp32",
+    "mi300.mfma.e4m3": "dot16 e4m3fnuz*e4m3fnuz+fp32=fp32",
+}
+
+
+def _beside(dot: str) -> Iterator[str]:
+    """Yield the texts of the dot products beside a step."""
+    if dot:
+        yield dot
+    if dot.startswith(f"dot{SMALL_STEP} "):
+        yield f"{dot} order=sequential"
+
 
 MATRIX_STEPS: dict[str, tuple[Implementation, ...]] = {
-    name: tuple(map(Implementation.parse, (name, dot, *([f"{dot} order=sequential"] if dot[:4] == "dot4" else ()))))
-    for name, dot in _MATRIX_STEPS
+    name: tuple(map(Implementation.parse, (name, *_beside(dot)))) for name, dot in _MATRIX_STEPS.items()
 }
 """Steps of matrix units by name, each with the exact sum of as many products of its elements, and sequential ones of 4.
 
-Yosys takes many minutes for sequential sums of more products.
+Yosys takes many minutes for sequential sums of more products and for exact ones of 16 in fp16, and `dot` has no blocks.
 """
+
+ROUTED_STEPS: tuple[Implementation, ...] = tuple(
+    dict.fromkeys(
+        unit
+        for units in MATRIX_STEPS.values()
+        for unit in units
+        if not isinstance(unit.spec, DotSpec) or unit.spec.k == SMALL_STEP
+    )
+)
+"""Those that are also placed and routed; larger exact sums take nextpnr more than ten minutes."""
 
 FPUS: tuple[Implementation, ...] = (
     Implementation.parse("fpu fp32"),
@@ -200,6 +224,7 @@ OTHERS: tuple[Implementation, ...] = (
         for text in ("softmax bf16", "softmax bf16 argument=fxp6.8 pieces=16", "rmsnorm bf16*bf16")
     ),
     Implementation.parse("layernorm bf16*bf16+bf16 reductions=fp32 length=512", clock=90),
+    *(Implementation.parse(f"function {name}(fp32).faithful") for name in ("exp", "exp2", "log", "log2")),
 )
 """Units that pages compare, and that are in no other file."""
 
@@ -260,7 +285,7 @@ def write(folder: Path, progress: Progress = silent, pool: JobPool = LOCAL) -> I
     ``fpus.csv``: `FPUS` on the first device.
     ``catalogue.csv``: every unit on a device of each family, with its clock between registers if nextpnr supports the
     device. ``block-dots.csv``: `BLOCK_DOTS` on the first device, and `ROUTED_DOTS` on the others of `ROUTED`.
-    ``matrix-steps.csv``: `MATRIX_STEPS` on the first device.
+    ``matrix-steps.csv``: `MATRIX_STEPS` on the first device, and `ROUTED_STEPS` on the others of `ROUTED`.
     ``others.csv``: `OTHERS` on the first device, and `ROUTED_SUMS` on the others of `ROUTED`.
     ``stages.csv``: `STAGED` on the others of `ROUTED`. ``tiles.csv``: `TILES`, `ARRAYS_BY_MODULES` and `KERNELS`.
     ``verilog.csv``: lines of the Verilog of kernels. ``arrays.csv``: `ROUTED_ARRAYS`, with clocks between registers at
@@ -386,9 +411,11 @@ def block_dots(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFra
 
 
 def matrix_steps(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:
-    """Return the sorted rows of `MATRIX_STEPS` on the first device, each unit once."""
+    """Return the sorted rows of `MATRIX_STEPS` on the first device, and of `ROUTED_STEPS` on the others of `ROUTED`."""
     units = tuple(dict.fromkeys(unit for units in MATRIX_STEPS.values() for unit in units))
-    return _sorted(rows(units, DEVICES[0], progress, pool)).drop(columns="MHz")
+    first, *others = ROUTED
+    found = rows(units, first, progress, pool)
+    return _sorted([*found, *(row for target in others for row in rows(ROUTED_STEPS, target, progress, pool))])
 
 
 def others(progress: Progress = silent, pool: JobPool = LOCAL) -> pd.DataFrame:

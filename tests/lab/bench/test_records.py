@@ -33,6 +33,7 @@ from halfulp.lab.bench.records import (
     ROUTED,
     ROUTED_ARRAYS,
     ROUTED_DOTS,
+    ROUTED_STEPS,
     ROUTED_SUMS,
     SMALL,
     STAGED,
@@ -217,8 +218,11 @@ def test_dot_products_of_blocks_have_clocks_and_dsp_blocks():
 
 
 def test_steps_of_matrix_units_have_records():
-    units = {str(unit) for units in MATRIX_STEPS.values() for unit in units}
-    assert set(recorded("matrix-steps")["unit"]) == units, RUN
+    kept = recorded("matrix-steps")
+    wanted = {(str(unit), DEVICES[0].name) for units in MATRIX_STEPS.values() for unit in units}
+    routed = {(str(unit), "ecp5-85k") for unit in ROUTED_STEPS}
+    assert set(zip(kept["unit"], kept["target"], strict=True)) == wanted | routed, RUN
+    assert list(kept["MHz"].notna()) == list(kept["target"] == "ecp5-85k"), RUN
 
 
 def test_records_have_units_that_pages_compare():
