@@ -118,10 +118,7 @@ class Fpu(Described):
         formats, last = spec.formats, len(spec.operations) - 1
         self._divider = _Divider(self) if self.build.iterations else None
         op = self.issued("op")
-        self._is = {
-            name: wire(m, _selects(op, code, last), f"is_{name}")
-            for code, name in enumerate(spec.operations)
-        }
+        self._is = {name: wire(m, _selects(op, code, last), f"is_{name}") for code, name in enumerate(spec.operations)}
         src, dst = (self.selected(m, port, formats) for port in ("src_fmt", "dst_fmt"))
         integer = self.selected(m, "int_fmt", spec.integers)
         lanes = []
@@ -154,8 +151,7 @@ class Fpu(Described):
         """Return the conditions that a port selects one of some choices; a larger code selects the last one."""
         code, last = self.issued(port), len(choices) - 1
         return {
-            choice: wire(m, _selects(code, place, last), f"{port}_is_{place}")
-            for place, choice in enumerate(choices)
+            choice: wire(m, _selects(code, place, last), f"{port}_is_{place}") for place, choice in enumerate(choices)
         }
 
     # One lane --------------------------------------------------------------------------------------------------

@@ -491,7 +491,7 @@ _DEVICES, _INSTRUCTIONS = ({name.split(".")[part] for name in UNITS_BY_NAME} for
 def _is_name(text: str) -> bool:
     """Return True for a text that begins as names of matrix units do: with a device, or a word and an instruction."""
     device, instruction = [*re.split("[.:]", text.strip().lower(), maxsplit=2), ""][:2]
-    return device in _DEVICES or instruction in _INSTRUCTIONS
+    return device in _DEVICES or (device.isalnum() and instruction in _INSTRUCTIONS)
 
 
 def _rows() -> dict[str, MmaSpec]:
