@@ -28,12 +28,12 @@ def constraints(ports: Iterable[Any], clock: str | None, false_path: str | None,
     mhz : float
         Requested clock.
     """
-    name, source = ("virtual", "") if clock is None else (clock, f" [get_ports {clock}]")
-    lines = [f"create_clock -name {name} -period {1000 / mhz:.3f}{source}"]
+    name, source = ("virtual", "") if clock is None else (clock, f" [get_ports {{{clock}}}]")
+    lines = [f"create_clock -name {{{name}}} -period {1000 / mhz:.3f}{source}"]
     ports = [port for port in ports if port.name not in (clock, false_path)]
     for direction in ("input", "output"):
         if group := [port for port in ports if port.direction == direction]:
-            lines.append(f"set_{direction}_delay -clock {name} 0.000 {port_group(group)}")
+            lines.append(f"set_{direction}_delay -clock {{{name}}} 0.000 {port_group(group)}")
     if false_path is not None:
-        lines.append(f"set_false_path -from [get_ports {false_path}]")
+        lines.append(f"set_false_path -from [get_ports {{{false_path}}}]")
     return "\n".join(lines) + "\n"

@@ -127,8 +127,8 @@ def blockdot(  # noqa: PLR0913 - tensors, and the fields of a description by nam
         raise ValueError("start and its format c need each other; give both or neither")
     check_devices(x=x, y=y, x_scale=x_scale, y_scale=y_scale, start=start, random=random)
     words, quire = random_of("random", random, spec.rounding), spec.quire
+    check_shapes(x_scale=x_scale, y_scale=y_scale, start=start, random=random)
     terms = _terms(x, y, x_scale, y_scale, spec.a, spec.b)
-    check_shapes(x_scale=x_scale, start=start, random=random)
     total = register.total(register.place(terms, quire.quantum, quire.width))
     signs = terms.sign
     if start is None:

@@ -60,6 +60,7 @@ def rounding_apart(name: str, rounding: Rounding | str, saturate: str) -> Roundi
     """Return the rounding of a parameter; ValueError for a text with the saturation, which is another parameter."""
     mode, _, word = rounding.partition(".") if isinstance(rounding, str) else ("", "", "")
     if word in SUFFIXES:
+        Rounding.parse(mode)
         raise ValueError(
             f"{name} {rounding!r} has a rounding mode and a saturation; give {name}={mode!r} and {saturate}={word!r}"
         )

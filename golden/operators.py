@@ -141,7 +141,7 @@ def register_operator(
 def operator(text: str, what: str = FUNCTION) -> Operator:
     """Return a registered operator, or that of the text of a ``pwl`` unit, whose operands saturate.
 
-    ``what`` is its word in errors, such as ``multiplier``; only `FUNCTION` may be a unit, which has one operand.
+    ``what`` is its word in errors, such as ``multiplier``; units have one operand, so only `FUNCTION` hints at them.
 
     Raises
     ------

@@ -254,7 +254,7 @@ class Fpu(Described):
 
 
 def _selects(code: Value, place: int, last: int) -> Value:
-    """Return whether a code selects a place; a larger code than the last place selects that one."""
+    """Return true if a code selects a place; codes above the last place select the last."""
     if place < last:
         return code == place
     return code >= last if last else Const(1, 1)

@@ -60,13 +60,14 @@ _KINDS = {
     ".sdc": "constraints",
     ".xdc": "constraints",
     ".xml": "ipxact",
-    ".tcl": "vivado",
-    ".yaml": "librelane",
     ".md": "documentation",
     ".json": "schema",
     "": "makefile",
 }
 """Kinds of files by suffix."""
+
+_OF_TOOLS = {"asic": {".yaml": "librelane", ".py": "siliconcompiler"}}
+"""Kinds of files in folders for tools."""
 
 
 def manifest(package: Package, files: Mapping[str, str]) -> dict[str, Any]:
@@ -78,10 +79,14 @@ def manifest(package: Package, files: Mapping[str, str]) -> dict[str, Any]:
         "generator": {"name": "halfulp", "version": version("halfulp")},
         "formats": [_format(fmt) for fmt in package.formats],
         "units": [_unit(unit, package, files) for unit in package.units],
-        "files": [
-            {"path": path, "kind": _KINDS[Path(path).suffix], "sha256": _sha256(text)} for path, text in files.items()
-        ],
+        "files": [{"path": path, "kind": _kind(path), "sha256": _sha256(text)} for path, text in files.items()],
     }
+
+
+def _kind(path: str) -> str:
+    """Return the kind of a file; copies of Verilog in the cores of Vivado are not that of the package."""
+    folder, suffix = path.partition("/")[0], Path(path).suffix
+    return _OF_TOOLS.get(folder, {}).get(suffix) or ("vivado" if folder == "vivado" else _KINDS[suffix])
 
 
 def _format(fmt: Any) -> dict[str, Any]:

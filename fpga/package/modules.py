@@ -122,6 +122,16 @@ def _core(package: "Package", module: PackagedModule, rtl: Mapping[str, str]) ->
     """Return the files of a stream for Vivado's IP catalogue by path, with its Verilog, as cores are copied alone."""
     folder, dialogue = f"vivado/{module.name}", f"xgui/{module.name}_v{IP_VERSION.replace('.', '_')}.tcl"
     sources = {path.replace("rtl/", "src/"): rtl[path] for path in module.paths}
-    known = {"ip_version": IP_VERSION, "families": FAMILIES, "sources": list(sources), "dialogue": dialogue}
+    # Streams without registers may have both ports too.
+    ports = {port.name for port in module.ports}
+    clock, reset = (name if name in ports else None for name in ("aclk", "aresetn"))
+    known: dict[str, Any] = {
+        "clock": clock,
+        "reset": reset,
+        "ip_version": IP_VERSION,
+        "families": FAMILIES,
+        "sources": list(sources),
+        "dialogue": dialogue,
+    }
     core = {"component.xml": package.render("vivado.xml.j2", module=module, **known), dialogue: _DIALOGUE} | sources
     return {f"{folder}/{path}": text for path, text in core.items()}

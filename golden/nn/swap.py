@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -160,12 +160,14 @@ def convert(
     if not isinstance(policy, Mapping):
         policy = {"*": policy}
     made = _copied(model, inplace)
-    layers = _layers(made)
+    layers = _layers(made, tuple(TWINS))
     if not layers:
         known = ", ".join(kind.__name__ for kind in TWINS)
         raise ValueError(f"{type(model).__name__} has no layer that can be swapped: expected {known}, or subclasses")
-    chosen = _chosen(policy, layers, "layer that can be swapped")
     rules = {pattern: Policy.parse(text) for pattern, text in policy.items()}
+    left = [(names, layer, _first_name(policy, names, layer)) for names, layer in _layers(made, _UNKNOWN, TWINS)]
+    excluding = {pattern for *_, pattern in left if pattern is not None and rules[pattern].plain}
+    chosen = _chosen(policy, layers, "layer that can be swapped", excluding)
     swaps, swapped = [], set()
     for (names, layer), pattern in zip(layers, chosen, strict=True):
         swap, twin = _swap(names[0], layer, None if pattern is None else rules[pattern], seed, fixed=layer is model)
@@ -183,24 +185,27 @@ def convert(
     if swapped and report_uncalled not in forward_hooks_of(made).values():
         made.register_forward_hook(report_uncalled)
     _turn_off_fast_paths(made, swapped)
-    for name, layer in made.named_modules():
-        if isinstance(layer, _UNKNOWN) and not isinstance(layer, tuple(TWINS)):
-            swaps.append(Swap(name, type(layer).__name__, None, "halfulp does not implement this layer"))
-            chosen.append(_first(policy, [name], layer))
+    for names, layer, pattern in left:
+        swaps.append(Swap(names[0], type(layer).__name__, None, "halfulp does not implement this layer"))
+        chosen.append(pattern)
     covering = {pattern for pattern, rule in rules.items() if not rule.plain}
-    _warn_of_left(
+    _warn_of_unswapped(
         [swap for swap, pattern in zip(swaps, chosen, strict=True) if swap.policy is None and pattern in covering]
     )
     return Conversion(made, tuple(swaps))
 
 
-def _warn_of_left(left: Sequence[Swap]) -> None:
+COVERED = "halfulp: the policy covers layers that convert does not swap"
+"""Start of the warning of layers that stay in torch's own arithmetic."""
+
+
+def _warn_of_unswapped(left: Sequence[Swap]) -> None:
     """Warn of layers that a policy covers and that stay in torch's own arithmetic."""
     if left:
+        layers = listed([_shown(own.name, own.kind) for own in left])
         warnings.warn(
-            f"halfulp: the policy covers layers that convert cannot swap, which stay in torch's own arithmetic: "
-            f"{listed([_shown(swap.name, swap.kind) for swap in left])}; golden.emulate computes them, and a pattern "
-            f"such as '* !{left[-1].name or 'NAME'}' excludes a layer",
+            f"{COVERED}, and which stay in torch's own arithmetic: {layers}; golden.emulate computes them, and "
+            f"' !{left[0].name or 'NAME'}' behind a pattern excludes one",
             RuntimeWarning,
             stacklevel=3,
         )
@@ -258,11 +263,19 @@ def _copied(model: nn.Module, inplace: bool) -> nn.Module:
         raise ValueError(f"torch cannot copy the model; convert it with inplace=True ({error})") from error
 
 
-def _chosen(patterns: Iterable[Any], modules: Sequence[tuple[list[str], nn.Module]], what: str) -> list[Any]:
-    """Return the first matching pattern or type of each module; ValueError if a pattern or type matches none."""
+def _chosen(
+    patterns: Iterable[Any],
+    modules: Sequence[tuple[list[str], nn.Module]],
+    what: str,
+    excluding: Collection[Any] = (),
+) -> list[Any]:
+    """Return the first matching pattern or type of each module.
+
+    ValueError if a pattern or type matches none, unless it is one of ``excluding``, which match other modules.
+    """
     for pattern in patterns:
         check_pattern(pattern, operations=False)
-        if not any(_matches(pattern, names, module) for names, module in modules):
+        if pattern not in excluding and not any(_matches(pattern, names, module) for names, module in modules):
             shown = repr(pattern) if isinstance(pattern, str) else getattr(pattern, "__name__", repr(pattern))
             known = [_shown(names[0], type(module).__name__) for names, module in modules]
             typed = any(type(module).__name__ == pattern for _, module in modules)
@@ -277,14 +290,24 @@ def _first(patterns: Iterable[Any], names: list[str], module: nn.Module) -> Any:
     return next((pattern for pattern in patterns if _matches(pattern, names, module)), None)
 
 
-def _layers(model: nn.Module) -> list[tuple[list[str], nn.Module]]:
-    """Return the layers that can be swapped, each once with all its names, without the parts of attention layers."""
+def _first_name(patterns: Iterable[Any], names: list[str], layer: nn.Module) -> Any:
+    """Return the first text or type that matches a layer that cannot be swapped; functions are for those that can."""
+    named = [pattern for pattern in patterns if isinstance(pattern, (str, type))]
+    for pattern in named:
+        check_pattern(pattern, operations=False)
+    return _first(named, names, layer)
+
+
+def _layers(
+    model: nn.Module, kinds: tuple[type[nn.Module], ...], others: Iterable[type] = ()
+) -> list[tuple[list[str], nn.Module]]:
+    """Return the layers of kinds, each once with all its names, without other kinds and parts of attention layers."""
     layers: dict[int, tuple[list[str], nn.Module]] = {}
     inside: set[int] = set()
     for name, module in model.named_modules(remove_duplicate=False):
         if isinstance(module, nn.MultiheadAttention):
             inside |= {id(part) for part in module.modules() if part is not module}
-        if any(isinstance(module, base) for base in TWINS):
+        if isinstance(module, kinds) and not isinstance(module, tuple(others)):
             layers.setdefault(id(module), ([], module))[0].append(name)
     return [row for key, row in layers.items() if key not in inside]
 

@@ -116,7 +116,9 @@ def _numbers(kind: click.ParamType) -> str:
     """Return the numbers of a type in words, for messages about text that is no number."""
     word = "whole number" if isinstance(kind, click.types.IntParamType) else "number"
     low, high = (getattr(kind, name, None) for name in ("min", "max"))
-    return word + (f", from {low} on" if high is None and low is not None else f" from {low} to {high}" if high else "")
+    if high is not None:
+        return f"{word} from {low} to {high}"
+    return word if low is None else f"{word} of at least {low}"
 
 
 @contextmanager

@@ -250,7 +250,7 @@ class Run:
         """Return True if any operation is in the arithmetic of a policy."""
         if self.conversion is not None:
             with warnings.catch_warnings():
-                # The conversion of the network has warned.
+                # These conversions are not used.
                 warnings.simplefilter("ignore")
                 return any(convert(self.model, rules).swapped for rules in self.file.choices)
         return any(not policy.plain or any(getattr(policy, name) for name in PROGRAM) for policy in self.file.policies)

@@ -301,7 +301,7 @@ BF16X2 = {"a": "bf16x2", "o": "bf16"}
         ),
         (
             lambda words: golden.blockdot(BLOCK, BLOCK, SCALE, SCALE, **MXFP4, o="fp32", rounding="sr8", random=words),
-            "x_scale (2,), random (3,)",
+            "x_scale (2,), y_scale (2,), random (3,)",
         ),
         (
             lambda words: golden.blockquantize(BLOCK, a="fp16", o="mxfp4", rounding="sr8", random=words),

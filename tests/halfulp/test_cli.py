@@ -49,7 +49,7 @@ UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
         ("sim mac e5m2 --pipeline 65", "65 is not in the range 0<=x<=64"),
         ("sim mac e5m2 --pipeline two", "'two' is no whole number from 0 to 64."),
         ("sim mac e5m2 --clock fast", "'fast' is no number."),
-        ("train lenet5 --epochs 1.5", "'1.5' is no whole number, from 1 on."),
+        ("train lenet5 --epochs 1.5", "'1.5' is no whole number of at least 1."),
         ("synth mul e5m2 --target ecp5-85k --explore 3..1", "--explore"),
         ("synth mul e5m2 --explore 0..2", "vu9p"),
         ("synth all e5m2 --target ecp5-85k --explore 0..2", "one unit"),

@@ -15,7 +15,7 @@ from halfulp.fpga.package import files
 from halfulp.hdl.specs import Build
 from halfulp.units.catalogue import component
 from halfulp.units.verilog import verilog_ports
-from tests.fpga.package.test_package import CONTROLS, SMALL
+from tests.fpga.package.test_package import CONTROLS, SMALL, valid
 from tests.fpga.package.test_streams import OPTIONS
 
 IPXACT = "{http://www.accellera.org/XMLSchema/IPXACT/1685-2014}"
@@ -126,11 +126,22 @@ def test_cores_of_vivado_describe_streams_and_have_their_files(
         assert masters == [stream["output"]["prefix"]]
 
 
-def test_core_of_a_stream_without_registers_has_no_clock() -> None:
-    texts = files([component("mul fxp2.2*fxp2.2", Build())], "numbers")
-    root = etree.fromstring(texts["vivado/numbers_axis/component.xml"].encode())
+def test_core_of_a_stream_without_registers_has_its_clock_port() -> None:
+    """The name of the package is a word of YAML, too."""
+    texts = files([component("mul fxp2.2*fxp2.2", Build())], "yes")
+    root = etree.fromstring(texts["vivado/yes_axis/component.xml"].encode())
     schema(2009).assertValid(root)
-    assert [name.text for name in root.findall(f".//{SPIRIT}busInterface/{SPIRIT}name")] == ["s_axis", "m_axis"]
+    buses = [name.text for name in root.findall(f".//{SPIRIT}busInterface/{SPIRIT}name")]
+    assert buses == ["s_axis", "m_axis", "aresetn", "aclk"]
+    assert yaml.safe_load(texts["asic/yes/config.yaml"])["DESIGN_NAME"] == "yes"
+
+
+def test_manifest_has_kinds_of_files_for_tools(texts: dict[str, str]) -> None:
+    kinds = {file["path"]: file["kind"] for file in json.loads(texts["manifest.json"])["files"]}
+    assert {kind for path, kind in kinds.items() if path.startswith("vivado/")} == {"vivado"}
+    found = {kind for path, kind in kinds.items() if path.startswith("asic/")}
+    assert found == {"constraints", "librelane", "siliconcompiler"}
+    assert valid(texts)
 
 
 @pytest.mark.parametrize(("build", "period"), [(Build(), 10), (Build(clock=125), 8)])

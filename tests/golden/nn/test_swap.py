@@ -106,18 +106,31 @@ def test_convert_ignores_other_classes():
 def test_convert_reports_unknown_layers():
     layers = (tnn.LSTM(2, 2), tnn.Conv1d(2, 2, 1), tnn.GRUCell(2, 2), tnn.Embedding(3, 2), tnn.Linear(2, 2))
     model = tnn.ModuleList(layers)
-    with pytest.warns(RuntimeWarning, match="cannot swap") as warned:
+    with pytest.warns(RuntimeWarning, match="does not swap") as warned:
         found = nn.convert(model, E5M2)
     assert str(warned[0].message) == (
-        "halfulp: the policy covers layers that convert cannot swap, which stay in torch's own arithmetic: '0' (LSTM), "
-        "'1' (Conv1d), '2' (GRUCell); golden.emulate computes them, and a pattern such as '* !2' excludes a layer"
+        "halfulp: the policy covers layers that convert does not swap, and which stay in torch's own arithmetic: "
+        "'0' (LSTM), '1' (Conv1d), '2' (GRUCell); golden.emulate computes them, and ' !0' behind a pattern excludes one"
     )
     assert [(swap.name, swap.kind) for swap in found.left] == [("0", "LSTM"), ("1", "Conv1d"), ("2", "GRUCell")]
     assert [swap.name for swap in found.swapped] == ["4"]
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        for policy in ({tnn.Linear: E5M2}, {"* !0 !1 !2": E5M2}, {"4": SR, "*": "fp32"}, "fp32"):
+        plain = {"0": "fp32", tnn.Conv1d: "fp32", "2": "fp32", "*": E5M2}
+        of_names = {lambda layer: {"4": True}[layer.names[0]]: E5M2}
+        for policy in ({tnn.Linear: E5M2}, {"* !0 !1 !2": E5M2}, {"4": SR, "*": "fp32"}, "fp32", plain, of_names):
             assert [swap.name for swap in nn.convert(model, policy).left][-3:] == ["0", "1", "2"]
+    with pytest.raises(ValueError, match="'0' matches no layer that can be swapped"):
+        nn.convert(model, {"0": E5M2, "*": E5M2})
+
+
+def test_layer_with_two_names_is_excluded_by_either():
+    model = tnn.ModuleList([tnn.LSTM(2, 2), tnn.Linear(2, 2)])
+    model.alias = model[0]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        found = nn.convert(model, {"* !alias": E5M2})
+    assert [swap.name for swap in found.left] == ["0"]
 
 
 def test_convert_names_the_class_of_a_type_that_is_given_by_its_name():
