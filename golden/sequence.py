@@ -91,7 +91,7 @@ def step(
     sums = Accumulation(spec)
     held = sums.load(codes_of("start", start, spec.o))
     terms = term(spec, **operands)
-    check_shapes(terms=terms.sign, start=start, random=random, mode=mode)
+    check_shapes(operands=terms.sign, start=start, random=random, mode=mode)
     held, flags = sums.step(held, terms, word, mode)
     codes = sums.read(held, word, mode)
     return codes if flags is None else Flagged(codes, flags)

@@ -27,7 +27,7 @@ from halfulp.units.verilog import ASYNC, HIGH, LOW, ROLES, SYNC, check_name, def
 
 from .bindings import binding_files
 from .models import UnitModel, bench_argument, model_files
-from .modules import module_files
+from .modules import ASIC_CLOCK, module_files
 from .netlists import Netlists, share
 from .streams import PackagedStream, options_of
 from .vectors import vectors
@@ -510,6 +510,7 @@ class Package:
             "modes": MODE_CODES,
             "flags": FLAGS,
             "mode_bits": MODE_BITS,
+            "asic_clock": ASIC_CLOCK,
             "version": version("halfulp"),
             **functions,
         }

@@ -52,8 +52,6 @@ class PackagedModule:
     about : str
     clock, reset : str or None
         Ports of the clock and the reset.
-    active_low : bool
-        The reset is active low.
     """
 
     unit: "PackagedUnit"
@@ -64,7 +62,6 @@ class PackagedModule:
     about: str
     clock: str | None
     reset: str | None
-    active_low: bool
 
     @property
     def mhz(self) -> float | None:
@@ -85,10 +82,9 @@ def modules(package: "Package") -> list[PackagedModule]:
     for unit in package.units:
         stream, paths = unit.stream, package.netlist_files(unit)
         clock, reset = unit.control("clk"), unit.control("rst")
-        low = bool(reset and reset.active_low)
-        own = (clock.name if clock else None, reset.name if reset else None, low)
+        own = (clock.name if clock else None, reset.name if reset else None)
         found.append(PackagedModule(unit, unit.module, unit.ports, [], paths, unit.text, *own))
-        names = ("aclk", "aresetn", True) if stream.clocked else (None, None, True)
+        names = ("aclk", "aresetn") if stream.clocked else (None, None)
         channels, paths = [*stream.sources, stream.result], [*paths, f"rtl/{stream.name}.v"]
         found.append(PackagedModule(unit, stream.name, stream.ports, channels, paths, stream.title, *names))
     return found
@@ -109,9 +105,7 @@ def module_files(package: "Package", rtl: Mapping[str, str]) -> dict[str, str]:
             files[f"constraints/{module.name}.{suffix}"] = module.constraints(DEFAULT_CLOCK)
         files[f"ipxact/{module.name}.xml"] = package.render("component.xml.j2", module=module)
         files[f"asic/{module.name}/{module.name}.sdc"] = module.constraints(ASIC_CLOCK)
-        files[f"asic/{module.name}/config.yaml"] = package.render(
-            "librelane.yaml.j2", module=module, asic_clock=ASIC_CLOCK
-        )
+        files[f"asic/{module.name}/config.yaml"] = package.render("librelane.yaml.j2", module=module)
         if module.channels:
             files |= _core(package, module, rtl)
     files[f"asic/{package.name}_siliconcompiler.py"] = package.render("siliconcompiler.py.j2", modules=found)

@@ -1,7 +1,6 @@
 """Policies that change during a run, by epoch or by loss."""
 
 import math
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from .draw import REPEAT, check_seed, mix
 from .layers import Stateful
 from .policy import Policy
 from .policy_file import PolicyFile
-from .swap import COVERED, Rules, convert
+from .swap import Rules, convert
 
 Choice = Mapping[int, Rules] | Sequence[Rules] | Callable[[int, float | None], Rules]
 """Policies from epochs on, policies for one plateau of the loss after the other, or a function of epoch and loss."""
@@ -141,10 +140,7 @@ class Schedule:
         evaluation = next(
             (module.evaluation for module in self._target.modules() if isinstance(module, Stateful)), REPEAT
         )
-        with warnings.catch_warnings():
-            # The first conversion has warned.
-            warnings.filterwarnings("ignore", message=COVERED)
-            convert(self._target, rules, seed=seed, inplace=True, evaluation=evaluation)
+        convert(self._target, rules, seed=seed, inplace=True, evaluation=evaluation)
 
     def state_dict(self) -> dict[str, Any]:
         """Return the state for a checkpoint."""

@@ -189,23 +189,26 @@ def convert(
         swaps.append(Swap(names[0], type(layer).__name__, None, "halfulp does not implement this layer"))
         chosen.append(pattern)
     covering = {pattern for pattern, rule in rules.items() if not rule.plain}
-    _warn_of_unswapped(
-        [swap for swap, pattern in zip(swaps, chosen, strict=True) if swap.policy is None and pattern in covering]
-    )
+    every = [*(layer for _, layer in layers), *(layer for _, layer, _ in left)]
+    found = zip(every, swaps, chosen, strict=True)
+    _warn_of_unswapped({layer: swap for layer, swap, pattern in found if swap.policy is None and pattern in covering})
     return Conversion(made, tuple(swaps))
 
 
-COVERED = "halfulp: the policy covers layers that convert does not swap"
-"""Start of the warning of layers that stay in torch's own arithmetic."""
+_NAMED = "_halfulp_named"
+"""Attribute of layers that a warning has named, which copies of the layer have too."""
 
 
-def _warn_of_unswapped(left: Sequence[Swap]) -> None:
-    """Warn of layers that a policy covers and that stay in torch's own arithmetic."""
-    if left:
-        layers = listed([_shown(own.name, own.kind) for own in left])
+def _warn_of_unswapped(left: Mapping[nn.Module, Swap]) -> None:
+    """Warn once of each layer that a policy covers and that stays in torch's own arithmetic."""
+    new = [swap for layer, swap in left.items() if not getattr(layer, _NAMED, False)]
+    for layer in left:
+        setattr(layer, _NAMED, True)
+    if new:
+        layers = listed([_shown(swap.name, swap.kind) for swap in new])
         warnings.warn(
-            f"{COVERED}, and which stay in torch's own arithmetic: {layers}; golden.emulate computes them, and "
-            f"' !{left[0].name or 'NAME'}' behind a pattern excludes one",
+            "halfulp: the policy covers layers that convert does not swap, and which stay in torch's own arithmetic: "
+            f"{layers}; golden.emulate computes them, and ' !{new[0].name or 'NAME'}' behind a pattern excludes one",
             RuntimeWarning,
             stacklevel=3,
         )

@@ -154,7 +154,7 @@ ROUTED_STEPS: tuple[Implementation, ...] = tuple(
         if not isinstance(unit.spec, DotSpec) or unit.spec.k == SMALL_STEP
     )
 )
-"""Those that are also placed and routed; larger exact sums take nextpnr more than ten minutes."""
+"""Those that are also placed and routed; ten minutes were too few for the exact sum of 16 products."""
 
 FPUS: tuple[Implementation, ...] = (
     Implementation.parse("fpu fp32"),

@@ -12,7 +12,6 @@ import signal
 import struct
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from contextlib import ContextDecorator, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
@@ -249,10 +248,7 @@ class Run:
     def _computed(self) -> bool:
         """Return True if any operation is in the arithmetic of a policy."""
         if self.conversion is not None:
-            with warnings.catch_warnings():
-                # These conversions are not used.
-                warnings.simplefilter("ignore")
-                return any(convert(self.model, rules).swapped for rules in self.file.choices)
+            return any(convert(self.model, rules).swapped for rules in self.file.choices)
         return any(not policy.plain or any(getattr(policy, name) for name in PROGRAM) for policy in self.file.policies)
 
     def _check_held(self) -> None:

@@ -291,13 +291,13 @@ BF16X2 = {"a": "bf16x2", "o": "bf16"}
         ),
         (
             lambda words: golden.dotmac(BLOCK, BLOCK, CODES[0], **MAC, rounding="sr8", random=words),
-            "terms (2,), start (), random (3,)",
+            "operands (2,), start (), random (3,)",
         ),
         (
             lambda words: golden.blockmac(
                 BLOCK, BLOCK, SCALE, SCALE, CODES[0], **MXFP4, acc="fp32", rounding="sr8", random=words
             ),
-            "terms (2,), start (), random (3,)",
+            "operands (2,), start (), random (3,)",
         ),
         (
             lambda words: golden.blockdot(BLOCK, BLOCK, SCALE, SCALE, **MXFP4, o="fp32", rounding="sr8", random=words),

@@ -221,11 +221,15 @@ def test_siliconcompiler_has_a_design_of_each_module(
     texts: dict[str, str], units: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With classes in place of those of SiliconCompiler."""
-    fake, targets = ModuleType("siliconcompiler"), ModuleType("siliconcompiler.targets")
-    fake.Design, fake.ASIC = Design, Project  # type: ignore[attr-defined]
-    targets.skywater130_demo = lambda project: None  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "siliconcompiler", fake)
-    monkeypatch.setitem(sys.modules, "siliconcompiler.targets", targets)
+    targets: list[Project] = []
+    names = {
+        "siliconcompiler": {"Design": Design, "ASIC": Project},
+        "siliconcompiler.targets": {"skywater130_demo": targets.append},
+    }
+    for name, members in names.items():
+        module = ModuleType(name)
+        module.__dict__.update(members)
+        monkeypatch.setitem(sys.modules, name, module)
     space: dict[str, Any] = {"__file__": "/package/asic/numbers_siliconcompiler.py", "__name__": "designs"}
     exec(compile(texts["asic/numbers_siliconcompiler.py"], "numbers_siliconcompiler.py", "exec"), space)
     expected = {}
@@ -234,7 +238,9 @@ def test_siliconcompiler_has_a_design_of_each_module(
         expected |= {unit["module"]: verilog, stream["module"]: [*verilog, stream["file"]]}
     assert space["MODULES"] == expected
     for module, paths in expected.items():
-        design = space["project"](module).design
+        project = space["project"](module)
+        assert targets.pop() is project
+        design = project.design
         assert (design.name, design.top) == (module, module)
         read = {name: [str(path.relative_to("/package")) for path in found] for name, found in design.files.items()}
         assert read == {"rtl": paths, "sdc": [f"asic/{module}/{module}.sdc"]}

@@ -124,6 +124,20 @@ def test_convert_reports_unknown_layers():
         nn.convert(model, {"0": E5M2, "*": E5M2})
 
 
+def test_conversion_again_names_only_layers_that_are_new_to_the_policy():
+    """As a `Schedule` converts a model in its place."""
+    model = tnn.ModuleList([tnn.LSTM(2, 2), tnn.GRU(2, 2), tnn.Linear(2, 2)])
+    with pytest.warns(RuntimeWarning, match=r"own arithmetic: '0' \(LSTM\);"):
+        found = nn.convert(model, {"* !1": E5M2})
+    for policy, named in (({"* !1": SR}, 0), (E5M2, 1), (SR, 0)):
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            nn.convert(found.model, policy, inplace=True)
+        assert ["'1' (GRU);" in str(each.message) for each in warned] == [True] * named
+    with pytest.warns(RuntimeWarning, match=r"'0' \(LSTM\), '1' \(GRU\)"):
+        nn.convert(model, E5M2)
+
+
 def test_layer_with_two_names_is_excluded_by_either():
     model = tnn.ModuleList([tnn.LSTM(2, 2), tnn.Linear(2, 2)])
     model.alias = model[0]
