@@ -46,13 +46,26 @@ def check_devices(**tensors: object) -> None:
         raise ValueError(f"the tensors of a call must be on one device: {places}")
 
 
+def broadcast_shape(*shapes: torch.Size) -> torch.Size:
+    """Return the shape to which shapes broadcast; RuntimeError if they do not."""
+    longest = max(shapes, key=lambda shape: (len(shape), shape.numel()), default=torch.Size())
+    # torch.broadcast_shapes imports sympy at its first call, which takes a second.
+    usual = all(shape.numel() == 1 or shape == longest[len(longest) - len(shape) :] for shape in shapes)
+    return longest if usual else torch.broadcast_shapes(*shapes)
+
+
+def product_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
+    """Return the shape of a product of batches of matrices; RuntimeError if the batches do not broadcast."""
+    return *broadcast_shape(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]
+
+
 def check_shapes(**tensors: object) -> None:
     """Check that the shapes of the tensors of a call broadcast; ValueError otherwise."""
-    shapes = {name: tuple(tensor.shape) for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
+    shapes = {name: tensor.shape for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
     try:
-        torch.broadcast_shapes(*shapes.values())
+        broadcast_shape(*shapes.values())
     except RuntimeError:
-        given = ", ".join(f"{name} {shape}" for name, shape in shapes.items())
+        given = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
         raise ValueError(f"the shapes of the tensors of a call must broadcast: {given}") from None
 
 

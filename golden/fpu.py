@@ -12,7 +12,7 @@ from halfulp.hdl.specs.fpu import KINDS, FpuSpec
 from halfulp.hdl.specs.unit import FLAGS
 
 from . import arithmetic, division
-from .check import check_devices, check_shapes, codes_of
+from .check import broadcast_shape, check_devices, check_shapes, codes_of
 from .chosen import mode_of
 from .classify import classify
 from .codec import unpack
@@ -77,7 +77,7 @@ def fpu(  # noqa: PLR0913 - tensors, and the fields of a description by name
     if modes is not None:
         ports["mode"] = modes
     check_shapes(**ports)
-    shape = torch.broadcast_shapes(*(codes.shape for codes in ports.values()))
+    shape = broadcast_shape(*(codes.shape for codes in ports.values()))
     ports = {name: codes.expand(shape).flatten() for name, codes in ports.items()}
     for name, count in (("op", len(spec.operations)), ("src_fmt", len(spec.formats)), ("dst_fmt", len(spec.formats))):
         ports[name] = ports[name].clamp(max=count - 1)

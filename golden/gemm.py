@@ -4,7 +4,6 @@ from dataclasses import replace
 from typing import Any, cast
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Rounding, Saturation
@@ -12,7 +11,7 @@ from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, Unit
 from halfulp.hdl.specs.mma import MmaSpec
 
 from . import matrix_unit
-from .check import broadcast, check_devices, check_int, codes_of, rounding_apart, tensor_of
+from .check import broadcast, check_devices, check_int, codes_of, product_shape, rounding_apart, tensor_of
 from .entries import Operand, elements_of
 from .kernels import MatrixProduct, Words
 from .operators import operator
@@ -198,7 +197,7 @@ def _shape(a: Tensor, b: Tensor, *, stored: bool = False) -> tuple[int, ...]:
     """
     if min(a.dim(), b.dim()) >= 2 and (stored or a.shape[-1] == b.shape[-2]):
         try:
-            return (*torch.broadcast_shapes(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1])
+            return product_shape(a, b)
         except RuntimeError:
             pass
     raise ValueError(

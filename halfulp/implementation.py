@@ -188,6 +188,7 @@ class Implementation:
             return {}
         import torch
 
+        from halfulp.golden.check import broadcast_shape
         from halfulp.golden.random import of_stream
 
         for operand in operands:
@@ -198,7 +199,7 @@ class Implementation:
             operand.shape[:-1] if name in self.spec.vectors and operand.dim() else operand.shape
             for operand, name in arguments
         ]
-        shape = torch.broadcast_shapes(*shapes)
+        shape = broadcast_shape(*shapes)
         words = {
             name: of_stream(stream, shape.numel(), self.spec.words[name]).reshape(shape)
             for name, stream in self.spec.streams.items()

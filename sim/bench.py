@@ -10,6 +10,7 @@ import numpy as np
 from halfulp.hdl.formats import Format
 from halfulp.hdl.specs import ComposedSpec
 from halfulp.implementation import Implementation
+from halfulp.tools.jobs import beside
 from halfulp.tools.paths import saved_on_failure, work_root
 from halfulp.tools.progress import Progress, silent
 from halfulp.tools.threads import threads
@@ -205,22 +206,23 @@ def run(
         from . import composed
 
         return composed.run(unit, seed=seed, limit=limit, progress=progress)
-    progress.total("building")
+    progress.total("building and choosing vectors")
     kind = "wave" if wave else "cocotb"
     kinds = "loop", kind
     made = design(unit, kinds)
-    built = models(made, kinds)
-    progress.total("choosing vectors")
-    chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
-    saved = regressions.of(unit) if vector is None else []
-    tests = {"plain": (chosen.plain, reference(unit, chosen.plain))}
-    stream = chosen.stream
-    if chosen.chain is not None:
-        # Chained steps also run through the stream wrapper.
-        few = TRACED if wave else CHAIN // _share(unit)
-        steps = stream = {name: column[:few] for name, column in chosen.chain.items()}
-        tests["chain"] = (steps, reference(unit, steps, chained=True))
-    tests["stream"] = (stream, reference(unit, stream, chained=unit.stateful))
+    # Verilator and the compiler run beside the import of torch, the choice of vectors and their reference results.
+    with beside(models, made, kinds) as building:
+        chosen = plan(unit, seed=seed, limit=limit, vector=vector, traced=wave)
+        saved = regressions.of(unit) if vector is None else []
+        tests = {"plain": (chosen.plain, reference(unit, chosen.plain))}
+        stream = chosen.stream
+        if chosen.chain is not None:
+            # Chained steps also run through the stream wrapper.
+            few = TRACED if wave else CHAIN // _share(unit)
+            steps = stream = {name: column[:few] for name, column in chosen.chain.items()}
+            tests["chain"] = (steps, reference(unit, steps, chained=True))
+        tests["stream"] = (stream, reference(unit, stream, chained=unit.stateful))
+        built = building.result()
     result = Result(str(Implementation.of(unit)), describe(unit), chosen.vectors.what)
     results = work_root() / "results" / unit.name
     total = chosen.vectors.count + sum(len(next(iter(codes.values()))) for codes, _ in tests.values())

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from halfulp import golden
 from halfulp.golden import nn
+from halfulp.golden.check import product_shape
 from halfulp.golden.entries import elements_of
 from halfulp.golden.nn.cast import Cast
 from halfulp.golden.nn.policy import Policy
@@ -226,5 +227,5 @@ def _product(lanes: int, a: Any, b: Any, mac: Any, start: Tensor | None, key: in
     seeds = torch.tensor(mac.random.seeds(lanes, mac.seed))
     groups = -(-y.shape[-1] // lanes)
     states = [golden.random.jump(mac.random, seeds, group * mac.steps(x.shape[-1])) for group in range(groups)]
-    shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+    shape = product_shape(x, y)
     return golden.gemm(a, b, mac, start=start, seed=torch.cat(states)[: y.shape[-1]].expand(shape))

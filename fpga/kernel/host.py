@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from halfulp import golden
+from halfulp.golden.check import broadcast_shape
 from halfulp.golden.entries import Operand, elements_of, entries, matrices_of, rows_of
 from halfulp.golden.quantize import BlockTensor
 from halfulp.golden.sparse import SparseTensor
@@ -262,7 +263,7 @@ class Card:
 def _flat(a: Operand, b: Operand) -> tuple[list[Operand], list[Operand], Tensor, tuple[int, ...]]:
     """Return the operands of each product of a batch, an empty result, and its shape."""
     x, y = elements_of(a).shape, elements_of(b).shape
-    batch = torch.broadcast_shapes(x[:-2], y[:-2])
+    batch = broadcast_shape(x[:-2], y[:-2])
     results = torch.empty(batch.numel(), x[-2], y[-1], dtype=torch.int64)
     return matrices_of(a, batch), matrices_of(b, batch), results, (*batch, x[-2], y[-1])
 

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from halfulp import golden
+from halfulp.golden.check import broadcast_shape, product_shape
 from halfulp.golden.entries import Operand, elements_of, matrices_of
 from halfulp.golden.nn import register_device
 from halfulp.golden.nn.operands import ones_in_blocks
@@ -94,7 +95,7 @@ class Arrays:
                 f"such as {mac.expression}@lfsr16"
             )
         x, y = elements_of(a), elements_of(b)
-        shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+        shape = product_shape(x, y)
         if start is not None and 0 not in shape:
             a, b = self._with_start(a, b, start.expand(shape))
         return a, b, torch.zeros(shape, dtype=torch.int64, device=x.device)
@@ -128,7 +129,7 @@ def product(a: Operand, b: Operand, mac: MacSpec | BlockMacSpec, start: Tensor |
     """
     x, y = elements_of(a).shape, elements_of(b).shape
     n, k, m = x[-2], x[-1], y[-1]
-    products = math.prod(torch.broadcast_shapes(x[:-2], y[:-2]))
+    products = math.prod(broadcast_shape(x[:-2], y[:-2]))
     steps = products * mac.steps(k) * -(-n // TILING.n) * -(-m // TILING.m)
     if steps > LARGEST:
         raise ValueError(
@@ -151,7 +152,7 @@ def _simulated(mac: Any) -> Arrays:
 def _multiply(mac: Any, a: Operand, b: Operand, *, go_on: bool) -> Tensor:
     """Multiply the matrices of a batch one after the other."""
     x, y, kernel = elements_of(a).shape, elements_of(b).shape, _verilated(mac)
-    batch, results = torch.broadcast_shapes(x[:-2], y[:-2]), []
+    batch, results = broadcast_shape(x[:-2], y[:-2]), []
     for pair in zip(*(matrices_of(operand, batch) for operand in (a, b)), strict=True):
         results.append(kernel.product(*pair, go_on=go_on))
         go_on = bool(mac.words)

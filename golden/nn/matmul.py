@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfulp.golden.check import broadcast_shape
+
 from .amax import delayed_amax_of_gradient
 from .cast import check_real
 from .operands import Call, Codes, Use
@@ -157,7 +159,7 @@ def bmm(a: Tensor, b: Tensor, use: Use) -> Tensor:
             f"a has shape {tuple(a.shape)} and b {tuple(b.shape)}; a matrix product needs (..., n, k) and (..., k, m)"
         )
     try:
-        batch = torch.broadcast_shapes(a.shape[:-2], b.shape[:-2])
+        batch = broadcast_shape(a.shape[:-2], b.shape[:-2])
     except RuntimeError as error:
         raise ValueError(
             f"batches of shapes {tuple(a.shape[:-2])} and {tuple(b.shape[:-2])} do not broadcast"

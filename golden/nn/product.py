@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from halfulp.golden import matrix_unit
+from halfulp.golden.check import product_shape
 from halfulp.golden.entries import Operand, elements_of
 from halfulp.golden.kernels import MatrixProduct, Patches, Words, gathered
 from halfulp.golden.operators import Operator
@@ -89,7 +90,7 @@ def product(
         out.scatter(result)
         return out.data
     x, y = (operand.elements if isinstance(operand, BlockTensor) else operand for operand in (a, b))
-    shape = (*torch.broadcast_shapes(x.shape[:-2], y.shape[:-2]), x.shape[-2], y.shape[-1])
+    shape = product_shape(x, y)
     given = None if start is None else start.expand(shape)
     check_operators(spec, *operators)
     words, (multiplier, adder) = _words(spec, shape, key, x.device), operators
@@ -104,7 +105,7 @@ def _on_matrix_unit(
         for operand, fmt in ((a, spec.a), (b, spec.b))
     )
     left, right = elements_of(x), elements_of(y)
-    shape = (*torch.broadcast_shapes(left.shape[:-2], right.shape[:-2]), left.shape[-2], right.shape[-1])
+    shape = product_shape(left, right)
     begin = None if start is None else matrix_unit.in_codes(start, spec.o).expand(shape)
     codes = matrix_unit.multiply(spec, x, y, begin, shape)
     result = codes if dtype == torch.int64 else decoded(codes, spec.o, dtype)

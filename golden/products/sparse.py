@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.golden.check import codes_of
+from halfulp.golden.check import broadcast_shape, codes_of
 from halfulp.golden.dotmac import sum_of
 from halfulp.golden.kernels import MatrixProduct, fold
 from halfulp.golden.raw import Raw
@@ -33,7 +33,7 @@ class Sparse(Kind):
 
         def term(step: int, word: Tensor | None) -> Raw:
             x, y, places = (part[..., step, :] for part in (xs, ys, every_place))
-            batch = torch.broadcast_shapes(x.shape[:-2], y.shape[:-2])
+            batch = broadcast_shape(x.shape[:-2], y.shape[:-2])
             shape = (*batch, x.shape[-2], *y.shape[-2:])
             chosen = x.unsqueeze(-2).expand(*shape[:-1], -1).gather(-1, places.unsqueeze(-3).expand(shape))
             return sum_of(job.spec, chosen, y.unsqueeze(-3).expand(shape))

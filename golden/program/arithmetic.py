@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from halfulp.golden.check import broadcast_shape
 from halfulp.golden.errorfree import halves, product_error, sum_and_error, to_odd
 from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH, function, table
 from halfulp.golden.kernels import elementwise
@@ -79,13 +80,6 @@ def in_binary64(value: Any) -> Tensor:
     """Return a tensor or a number as a tensor of float64."""
     given = value if isinstance(value, Tensor) else torch.tensor(float(value), dtype=torch.float64)
     return given.to(torch.float64)
-
-
-def broadcast(shapes: list[torch.Size]) -> torch.Size:
-    """Return the shape to which shapes broadcast."""
-    longest = max(shapes, key=lambda shape: (len(shape), shape.numel()))
-    usual = all(shape.numel() == 1 or shape == longest[len(longest) - len(shape) :] for shape in shapes)
-    return longest if usual else torch.broadcast_shapes(*shapes)
 
 
 def compute(
@@ -159,7 +153,7 @@ def _in_kernel(
     ]
     if not elementwise.takes(*given):
         return None
-    shape = broadcast([tensor.shape for tensor in given])
+    shape = broadcast_shape(*(tensor.shape for tensor in given))
     out = elementwise.empty_result(shape, given, dtype) if into is None else into
     numbers = {place for place, value in enumerate(operands) if not isinstance(value, Tensor)}
     # Random words of the operands, and of the result.

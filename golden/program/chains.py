@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.fx import Graph, Node
 
+from halfulp.golden.check import broadcast_shape
 from halfulp.golden.function_table import FUNCTIONS
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds
@@ -76,7 +77,7 @@ class GraphChain:
         tensors = [env[source] if isinstance(source, Node) else number(*source) for source in inputs]
         if not elementwise.takes(*tensors):
             return None
-        shape = torch.broadcast_shapes(*(tensor.shape for tensor in tensors))
+        shape = broadcast_shape(*(tensor.shape for tensor in tensors))
         numbers = {place: source[1].fmt for place, source in enumerate(inputs) if not isinstance(source, Node)}
         steps = RoundingChain(tensors, numbers)
         registers: dict[Any, int] = {source: place for place, source in enumerate(inputs)}

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from halfulp.golden.check import broadcast_shape
 from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
 from halfulp.golden.nn.amax import ROLES
 from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, check_holds_results
@@ -23,7 +24,7 @@ from halfulp.hdl.formats import FP32, RN, Format
 from halfulp.hdl.specs import MacSpec
 
 from . import products, report
-from .arithmetic import ARITHMETIC, became, broadcast, compute, in_binary64, is_held, rounded
+from .arithmetic import ARITHMETIC, became, compute, in_binary64, is_held, rounded
 
 _HERE = (Path(__file__), Path(__file__).resolve())
 _OURS = (str(Path(torch.__file__).parent), *(str(path.parents[1]) for path in _HERE), "<eval", "<frozen")
@@ -306,7 +307,7 @@ class Site:
         memory = into.untyped_storage().data_ptr()
         others = [operand for operand in operands[1:] if isinstance(operand, Tensor) and operand is not into]
         apart = all(operand.untyped_storage().data_ptr() != memory for operand in others)
-        fits = all(broadcast([into.shape, operand.shape]) == into.shape for operand in others)
+        fits = all(broadcast_shape(into.shape, operand.shape) == into.shape for operand in others)
         return into if apart and fits else None
 
     def note_constants(self, name: str, cast: Cast, operands: Iterable[Any]) -> None:

@@ -64,6 +64,17 @@ class Job:
     arguments: tuple[Any, ...]
 
 
+@contextlib.contextmanager
+def beside(function: Callable[..., T], *arguments: Any) -> Iterator[Future[T]]:
+    """Call a function that runs tools in a thread while the body runs; its tools are killed at the end of the body."""
+    halt = threading.Event()
+    with ThreadPoolExecutor(1, initializer=halt_by, initargs=(halt,)) as thread:
+        try:
+            yield thread.submit(function, *arguments)
+        finally:
+            halt.set()
+
+
 class JobPool:
     """Context manager that runs jobs on this machine or on the workers of a Dask scheduler.
 

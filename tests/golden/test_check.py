@@ -1,11 +1,14 @@
 """Arguments that golden operations refuse."""
 
+import itertools
 import re
 
+import numpy as np
 import pytest
 import torch
 
 from halfulp import golden
+from halfulp.golden.check import broadcast_shape
 from halfulp.hdl.formats import (
     E5M2,
     E6M5,
@@ -312,6 +315,19 @@ BF16X2 = {"a": "bf16x2", "o": "bf16"}
 def test_random_words_of_another_shape_are_refused(call, shapes):
     with pytest.raises(ValueError, match=re.escape(f"the shapes of the tensors of a call must broadcast: {shapes}")):
         call(CODES[:3])
+
+
+def test_shapes_broadcast_as_in_numpy():
+    sizes = [shape for length in range(3) for shape in itertools.product(range(4), repeat=length)]
+    for shapes in [(), *itertools.product(sizes, repeat=2), *itertools.product(sizes[::2], repeat=3)]:
+        given = map(torch.Size, shapes)
+        try:
+            want = np.broadcast_shapes(*shapes)
+        except ValueError:
+            with pytest.raises(RuntimeError):
+                broadcast_shape(*given)
+        else:
+            assert broadcast_shape(*given) == want, shapes
 
 
 @pytest.mark.parametrize(

@@ -195,6 +195,17 @@ for words in (["--help"], *([name, "--help"] for name in COMMANDS)):
     subprocess.run([sys.executable, "-c", helps], env=environment(), check=True)
 
 
+def test_first_results_import_no_algebra() -> None:
+    code = """
+import sys, torch
+from halfulp import golden
+golden.mul(torch.arange(4), torch.arange(4), a="e5m2", b="e5m2", o="e5m2")
+golden.gemm(torch.ones(2, 3), torch.ones(3, 2), "e5m2*e5m2+e6m5.rn")
+assert "sympy" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], env=environment(), check=True)
+
+
 def test_cli_help_lists_commands(halfulp: Program) -> None:
     code, out, err = halfulp("--help")
     assert code == 0, err

@@ -25,8 +25,9 @@ from halfulp.cli import cli
 from halfulp.fpga.synth.measure import Module, Program, results
 from halfulp.tools import jobs as room
 from halfulp.tools.errors import ToolError
-from halfulp.tools.jobs import Job, JobPool
+from halfulp.tools.jobs import Job, JobPool, beside
 from halfulp.tools.paths import scratch
+from halfulp.tools.processes import Command, run_all
 from halfulp.tools.progress import Bar, Progress, heartbeat
 
 TOOL = """
@@ -209,6 +210,17 @@ def test_local_jobs_end_with_pool(build, tmp_path):
         running = pool.run([Job("a number", int, ("1",)), Job("sleep", time.sleep, (9999,))], here="process")
         assert next(running)[1] == 1
     assert list((build / "runs").iterdir()) == []
+
+
+def test_tools_beside_a_body_give_results_and_end_with_it(tmp_path):
+    with beside(Fraction, 1, 2) as half:
+        assert half.result() == Fraction(1, 2)
+    with pytest.raises(ZeroDivisionError), beside(Fraction, 1, 0) as error:
+        error.result()
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), beside(run_all, [Command("sleep", ["sleep", "9999"], tmp_path / "log")]):
+        raise KeyboardInterrupt
+    assert time.monotonic() - began < 60
 
 
 # A scheduler -------------------------------------------------------------------------------------------------------
