@@ -1,5 +1,6 @@
 """Declarations of packaged units for hardware languages in Scala and Python: Chisel, SpinalHDL and LiteX."""
 
+from collections.abc import Iterator
 from keyword import iskeyword
 from typing import TYPE_CHECKING
 
@@ -34,10 +35,24 @@ def endpoint(channel: Channel) -> str:
     return channel.prefix.replace("s_axis", "sink").replace("m_axis", "source")
 
 
+def fields(channel: Channel) -> Iterator[str]:
+    """Yield the names and bits of the fields of an endpoint, as pairs of Python."""
+    bits = {field.port.name: field.port.width for field in channel.fields} | channel.beside
+    return (f'("{name}", {count})' for name, count in bits.items() if name != "tlast")
+
+
+def packed(channel: Channel) -> Iterator[str]:
+    """Yield the parts of a payload from the lowest bit on, as expressions of Migen."""
+    for field in channel.fields:
+        yield f"{endpoint(channel)}.{field.port.name}"
+        if field.padding:
+            yield f"Constant(0, {field.padding})"
+
+
 def binding_files(package: "Package") -> dict[str, str]:
     """Return the declarations of all units by path."""
     names = {"chisel": "scala", "spinal": "scala", "litex": "py"}
-    functions = {"scala_name": scala_name, "python_name": python_name, "endpoint": endpoint}
+    functions = {function.__name__: function for function in (scala_name, python_name, endpoint, fields, packed)}
     return {
         f"bindings/{package.name}_{tool}.{suffix}": package.render(f"{tool}.{suffix}.j2", **functions)
         for tool, suffix in names.items()

@@ -1,5 +1,6 @@
 """AXI4-Stream wrappers of packaged units, which instantiate the module of their unit."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -109,6 +110,11 @@ class PackagedStream(AxiStream):
         """Ports of the module."""
         places = {port: place for place, port in enumerate(["aclk", "aresetn", *self.signature.members])}
         return sorted(verilog_ports(self.text, self.name), key=lambda port: places[port.name])
+
+    @property
+    def described(self) -> list[tuple[str, str, str, str]]:
+        """Direction, name, bits and contents of each port, as the comment in the Verilog has them."""
+        return re.findall(r"^// (input|output) +(\S+) +(\d+) +(.*)$", self.text, re.M)
 
     @property
     def turns(self) -> int:

@@ -165,6 +165,12 @@ def test_package_readme_describes_rounding_ports_and_codes(small: dict[str, str]
     text = small["README.md"]
     assert "accumulator <- accumulator + a * b. Results are rounded at random, with 3 random bits.\n" in text
     assert "zero 0x0, one 0x2, largest 0x7 |" in text
+    streams = {Path(path).stem for path in small if path.startswith("rtl/") and path.endswith("_axis.v")}
+    tables = re.findall(r"^`(\w+)`, the unit with AXI4-Stream:\n\n((?:\|.*\n)+)", text, re.M)
+    assert {name for name, _ in tables} == streams
+    for name, table in tables:
+        rows = dict(re.findall(r"^\| `(\w+)` \| \w+put \| (\d+) \|", table, re.M))
+        assert rows == {port.name: str(port.width) for port in verilog_ports(small[f"rtl/{name}.v"], name)}
     other = package(("mul e2m1fn*e2m1fn=e3m2.port.sat flags", "classify e2m1fn"))["README.md"]
     assert "The port `mode` chooses the rounding of results, and overflows give the largest number.\n" in other
     assert "| `mode` | input | 3 | rounding mode: 0 to nearest, ties to even; 1 toward zero; 2 down;" in other
