@@ -5,6 +5,7 @@ results, and the right ones where the unit is right. Results that no suspect giv
 """
 
 import functools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -178,6 +179,8 @@ class Suspects:
         yield from self._modes()
         yield from self._sooner()
         if self._has_long:
+            if not self.spec.saturate and isinstance(self.o, Float):
+                yield from self._to_infinity()
             yield from self._ties()
             yield from self._twice()
 
@@ -326,6 +329,22 @@ class Suspects:
     def _converted(self, wide: Codes, rounding: Rounding, codes: Columns) -> Codes:
         spec = ConvertSpec(a=FP64, o=self.o, rounding=rounding, saturate=self.spec.saturate)
         return _results(spec, {**codes, "a": wide})
+
+    def _to_infinity(self) -> Iterator[Suspect]:
+        """Yield units whose overflows are infinite, or what the format has instead, in modes that give the largest."""
+        grid = Grid.of(FP64)
+        beyond = np.uint64(grid.code_of(Fraction(2) ** (floor_log2(self.o.largest) + 1)))
+        for rounding in filter(lambda rounding: any(rounding.overflows_to_largest), map(Rounding, MODES)):
+
+            def results(codes: Columns, rounding: Rounding = rounding) -> Codes:
+                exact = self._wide(codes)
+                sign, magnitude = grid.unsigned(exact)
+                infinite = grid.signed(sign, np.full_like(exact, FP64.encode(math.inf)))
+                over = (magnitude >= beyond) & ~grid.parts(exact).nan
+                return self._converted(np.where(over, infinite, exact), rounding, codes)
+
+            other = "" if rounding == self.spec.rounding else f", not {_in_words(self.spec.rounding)}"
+            yield Suspect(f"it rounds {_in_words(rounding)}{other}, and gives infinity for overflows", results)
 
     def _ties(self) -> Iterator[Suspect]:
         rounding = self.spec.rounding

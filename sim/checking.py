@@ -78,6 +78,6 @@ def examples(checked: Checked) -> list[str]:
     for cause in checked.causes:
         index = int(cause.at[0])
         got = {name: int(column[index]) for name, column in given.results.items()}
-        (failure,) = full_failures(given.unit, [index], given.codes, checked.want, [got], chained=False)
+        (failure,) = full_failures(given.unit, [index], given.codes, checked.want, [got], chained=False, commands=False)
         lines += ["", f"{cause.fault}:", *(f"  {line}" for line in failure.text.splitlines())]
     return lines

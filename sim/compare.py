@@ -54,16 +54,23 @@ def full_reports(
 
 
 def full_failures(
-    unit: "Unit", at: Sequence[int], codes: Columns, want: Columns, got: Sequence[Mapping[str, int]], *, chained: bool
+    unit: "Unit",
+    at: Sequence[int],
+    codes: Columns,
+    want: Columns,
+    got: Sequence[Mapping[str, int]],
+    *,
+    chained: bool,
+    commands: bool = True,
 ) -> list[Failure]:
-    """Return the full reports of the mismatches ``got`` at vector indices ``at``."""
+    """Return the full reports of the mismatches ``got`` at vector indices ``at``, with `mismatch`'s commands or not."""
     if not at:
         return []
     shown = {**codes, **own_words(unit, max(at) + 1)}
     rows = zip(at, map(dict, got), strict=True)
     if chained:
         return [_step(unit, index, shown, want, result) for index, result in rows]
-    return [mismatch(unit, _row(index, shown), _row(index, want), result) for index, result in rows]
+    return [mismatch(unit, _row(index, shown), _row(index, want), result, commands) for index, result in rows]
 
 
 def _step(unit: "Unit", index: int, codes: Columns, want: Columns, got: dict[str, int]) -> Failure:

@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 DEFAULT = 1 << 16
 """Default number of vectors of a unit that is not exhaustive."""
 
+TITLE = "Test vectors of "
+"""Beginning of the first line of a file, before the text of the unit."""
+
 PER_LINE = 8
 """Number of codes in a line of an array."""
 
@@ -125,7 +128,7 @@ def _head(table: Table) -> list[str]:
         f"{port.name}: {f'{port.fmt}, ' if port.fmt else ''}{port.width} bit{'s' * (port.width > 1)}"
         for port in (*inputs, *outputs)
     ]
-    return [f"Test vectors of {table.unit.spec.text}, {table.what}. Written by halfulp.", "; ".join(ports)]
+    return [f"{TITLE}{table.unit.spec.text}, {table.what}. Written by halfulp.", "; ".join(ports)]
 
 
 def _array(begin: str, prefix: str, end: str, port: Port, codes: Codes) -> str:
@@ -185,11 +188,11 @@ def read(path: Path, unit: "Unit") -> Table:
     Raises
     ------
     ValueError
-        If the file is empty, or a line or an array does not fit the ports of the unit.
+        If the file is empty or names another unit, or a line or an array does not fit the ports of the unit.
     """
     inputs, outputs = Ports.inputs_of(unit), Ports.of(unit.outputs)
     ports = [*inputs.stateless, *outputs]
-    columns = _arrays(path, ports) if path.suffix == ".npz" else _lines(path, ports)
+    columns = _arrays(path, ports, unit) if path.suffix == ".npz" else _lines(path, ports, unit)
     if not len(columns[0]):
         raise ValueError(f"{path.name} has no vectors")
     by_port = {port.name: column for port, column in zip(ports, columns, strict=True)}
@@ -199,7 +202,16 @@ def read(path: Path, unit: "Unit") -> Table:
     return Table(unit, codes, {port.name: by_port[port.name] for port in outputs}, f"{count:,} of {path.name}")
 
 
-def _lines(path: Path, ports: list[Port]) -> list[Codes]:
+def _check_unit(path: Path, named: str, unit: "Unit") -> None:
+    """Raise ValueError if a file names another unit; ``named`` is its text and what follows."""
+    if not f"{named},".startswith(f"{unit.spec.text},"):
+        raise ValueError(
+            f"{path.name} has vectors of another unit than {unit.spec.text}: {named}; without this name in the file, "
+            "its results are compared all the same"
+        )
+
+
+def _lines(path: Path, ports: list[Port], unit: "Unit") -> list[Codes]:
     rows = []
     names = " ".join(port.name for port in ports)
     with machine_errors(str(path)):
@@ -211,7 +223,10 @@ def _lines(path: Path, ports: list[Port]) -> list[Codes]:
                 f"{path.name} is not a text file; expected lines of codes in hexadecimal: {names}"
             ) from None
     for number, line in enumerate(lines, 1):
-        words = line.partition("#")[0].split()
+        content, _, comment = line.partition("#")
+        words = content.split()
+        if number == 1 and comment.startswith(f" {TITLE}"):
+            _check_unit(path, comment.removeprefix(f" {TITLE}").removesuffix(". Written by halfulp."), unit)
         if not words:
             continue
         if len(words) != len(ports):
@@ -232,14 +247,16 @@ def _lines(path: Path, ports: list[Port]) -> list[Codes]:
     return list(np.array(rows, dtype=np.uint64).reshape(len(rows), len(ports)).T)
 
 
-def _arrays(path: Path, ports: list[Port]) -> list[Codes]:
+def _arrays(path: Path, ports: list[Port], unit: "Unit") -> list[Codes]:
     names = ", ".join(port.name for port in ports)
     try:
         # numpy takes other files for arrays or pickled objects.
         with zipfile.ZipFile(path), np.load(path) as archive:
             arrays = {port.name: archive[port.name] for port in ports if port.name in archive}
+            named = str(archive["unit"]) if "unit" in archive else unit.spec.text
     except (ValueError, OSError, EOFError, zipfile.BadZipFile, zlib.error):
         raise ValueError(f"{path.name} is not a numpy archive with arrays of integers: {names}") from None
+    _check_unit(path, named, unit)
     if missing := [port.name for port in ports if port.name not in arrays]:
         raise ValueError(f"{path.name} has no array {missing[0]}; expected {names}")
     columns = []

@@ -67,6 +67,16 @@ def operands_flushed(codes: dict[str, Codes], right: Codes) -> Codes:
         return changed(right & 0x7C00 == 0x7C00, right, halves(a * b))
 
 
+def truncated(codes: dict[str, Codes], right: Codes) -> Codes:
+    """Round products of halves, exact in binary64, toward zero, and those of 2^16 and more to infinity."""
+    with np.errstate(all="ignore"):
+        exact = floats(codes["a"]) * floats(codes["b"])
+        nearest = exact.astype(np.float16)
+        toward = np.where(abs(nearest.astype(np.float64)) > abs(exact), np.nextafter(nearest, np.float16(0)), nearest)
+    toward = np.where(abs(exact) >= 65536, exact, np.clip(toward, -65504, 65504))
+    return changed(np.isnan(exact), right, halves(toward) | (halves(exact) & 0x8000))
+
+
 def ties(codes: dict[str, Codes], right: Codes, *, to_even: bool) -> Codes:
     """Round products of halves, exact in binary64, at ties away from zero, or to odd."""
     a, b = (floats(codes[name]) for name in "ab")
@@ -122,6 +132,11 @@ PLANTED: dict[str, tuple[str, Callable[[dict[str, Codes], Codes], Codes], str]] 
         "mul fp16*fp16",
         lambda _, right: changed(right & 0x7FFF == 0x7C00, right - 1, right),
         "it saturates infinities: it gives the largest number for them",
+    ),
+    "truncation": (
+        "mul fp16*fp16",
+        truncated,
+        "it rounds toward zero, not to nearest, ties to even, and gives infinity for overflows",
     ),
     "subnormal": ("mul fp16*fp16", off_by_one, "its subnormal results are off by one ulp"),
 }

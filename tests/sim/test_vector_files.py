@@ -134,12 +134,23 @@ def test_units_without_combinational_form_have_vectors(halfulp, tmp_path: Path) 
 def test_difference_is_counted_with_its_cause(halfulp, tmp_path: Path) -> None:
     path = tmp_path / "results.txt"
     halfulp("vectors", "mul fp16*fp16.ra", "--vectors", 2000, "-o", path)
+    path.write_text(codes_of(path.read_text()))
     code, out, _ = halfulp("check", "mul fp16*fp16", "--results", path, "-o", tmp_path / "report")
     assert code == 1
     assert "it rounds to nearest, ties away from zero, not to nearest, ties to even" in out
     assert re.search(r"expected o +0x[0-9a-f]{4}", out)
     csv = (tmp_path / "report" / "causes.csv").read_text()
     assert csv.startswith("cause,wrong results,of\n")
+    # The unit under test is not this library's, so no command runs the vector in it.
+    assert "again:" not in out
+
+
+@pytest.mark.parametrize("ending", ["txt", "npz"])
+def test_vectors_of_another_unit_are_refused(ending: str, halfulp, tmp_path: Path) -> None:
+    path = tmp_path / f"results.{ending}"
+    halfulp("vectors", "mul e3m2fn*e3m2fn=e5m2.ra", "--vectors", 20, "-o", path)
+    code, _, err = halfulp("check", MUL, "--results", path)
+    assert (code, f"another unit than {MUL}.rn: mul e3m2fn*e3m2fn=e5m2.ra" in err) == (2, True), err
 
 
 def test_results_from_windows_are_read(halfulp, tmp_path: Path) -> None:
