@@ -466,8 +466,8 @@ class Package:
             for bench, top in (("tb", unit.module), ("axis_tb", unit.stream.name)):
                 files[f"tb/{top}_tb.v"] = self.render(f"{bench}.v.j2", unit=unit, vectors=path, count=count)
         files |= model_files(self) | binding_files(self)
-        for name in ("test_units.py", "run_cocotb.py"):
-            files[f"tb/{name}"] = (TEMPLATES / name).read_text()
+        for name in ("tb/test_units.py", "tb/run_cocotb.py", "LICENSE"):
+            files[name] = (TEMPLATES / Path(name).name).read_text()
         files |= {f"tb/{SIGNALS.name}/{file.name}": file.read_text() for file in sorted(SIGNALS.glob("*.py"))}
         files |= module_files(self, files)
         files[f"rtl/{self.name}_components.vhd"] = self.render("components.vhd.j2")

@@ -165,6 +165,8 @@ def test_package_readme_describes_rounding_ports_and_codes(small: dict[str, str]
     text = small["README.md"]
     assert "accumulator <- accumulator + a * b. Results are rounded at random, with 3 random bits.\n" in text
     assert "zero 0x0, one 0x2, largest 0x7 |" in text
+    assert "`tb/signals/` and `model/` contain code of halfulp" in text
+    assert small["LICENSE"] == (ROOT / "LICENSE").read_text()
     streams = {Path(path).stem for path in small if path.startswith("rtl/") and path.endswith("_axis.v")}
     tables = re.findall(r"^`(\w+)`, the unit with AXI4-Stream:\n\n((?:\|.*\n)+)", text, re.M)
     assert {name for name, _ in tables} == streams
