@@ -6,21 +6,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Format, Rounding, parse
+from halfulp.hdl.formats import Block, Format, Rounding, parse
 from halfulp.hdl.formats.saturation import SUFFIXES
 
-TORCH_TYPES = {
-    getattr(torch, name): name
-    for name in (
-        *("float64", "float32", "float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"),
-        *("float8_e4m3fnuz", "float8_e5m2fnuz", "float8_e8m0fnu"),
-    )
-    if hasattr(torch, name)
-}
-"""Types of real numbers of torch, with the names of their formats."""
-
-WORDS = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""Types of integers by their bytes."""
+from .dtypes import INTEGERS, PACKED, format_of, integer_bits, stored_codes, tensor_of
 
 
 def check_bool(name: str, value: object) -> None:
@@ -91,27 +80,28 @@ def one_mode(rounding: Rounding | str, function: str) -> Rounding:
 def codes_of(name: str, codes: object, kind: Format | int) -> Tensor:
     """Return codes of a format, or integers of a number of bits, as int64; TypeError or ValueError for others.
 
-    Any int64 is a 64-bit code: it has the same bits. A tensor of torch's own type for the format, such as
-    ``torch.float8_e5m2`` for e5m2, has the codes of its numbers. Arrays of numpy and ml_dtypes are taken as tensors
-    are.
+    A tensor or an array of a type that names the format, such as ``torch.float8_e5m2`` for e5m2, has the codes of its
+    numbers. One of integers as wide as the format has their bits as codes, so that negative ones are in two's
+    complement; in particular any int64 is a 64-bit code.
     """
     width = kind if isinstance(kind, int) else kind.width
-    if isinstance(codes, np.ndarray):
-        codes = tensor_of(codes)
-    if not isinstance(codes, Tensor):
+    if not isinstance(codes, (Tensor, np.ndarray)):
         raise TypeError(f"{name} must be a tensor of codes, not {type(codes).__name__}")
-    if codes.dtype in TORCH_TYPES:
-        own = parse(TORCH_TYPES[codes.dtype])
-        if own == kind:
-            return codes.view(WORDS[codes.dtype.itemsize]).to(torch.int64) & ((1 << width) - 1 if width < 64 else -1)
-        if codes.dtype.itemsize == 1 and isinstance(kind, Format):
-            raise TypeError(
-                f"{name} has dtype {codes.dtype} with codes of {own}, not of {kind}: name the format {own}, or give "
-                "codes by .view(torch.uint8)"
-            )
-    if codes.dtype.is_floating_point or codes.dtype.is_complex or codes.dtype == torch.bool:
+    own = format_of(codes)
+    if own is not None and own == kind:
+        return stored_codes(codes)
+    if own is not None and codes.dtype.itemsize == 1 and isinstance(kind, Format):
+        raise TypeError(
+            f"{name} has dtype {codes.dtype} with codes of {own}, not of {kind}: name the format {own}, or give "
+            f"codes by .view({'torch.uint8' if isinstance(codes, Tensor) else 'np.uint8'})"
+        )
+    bits = integer_bits(codes)
+    codes = tensor_of(codes)
+    if codes.dtype not in INTEGERS:
         raise TypeError(f"{name} must be a tensor of integer codes, not {codes.dtype}; encode() converts real numbers")
     codes = codes.to(torch.int64)
+    if bits == width < 64:
+        return codes & ((1 << width) - 1)
     if width < 64 and codes.numel():
         least, most = (int(bound) for bound in torch.aminmax(codes))
         if least < 0 or most >= 1 << width:
@@ -121,21 +111,34 @@ def codes_of(name: str, codes: object, kind: Format | int) -> Tensor:
     return codes
 
 
-def is_of_ml_dtypes(array: "np.ndarray[Any, Any]") -> bool:
-    """Return True for an array of a type of ml_dtypes."""
-    return array.dtype.type.__module__.split(".")[0] == "ml_dtypes"
+def operand_of(name: str, x: Any, kind: Format | Block) -> Any:
+    """Return an operand of a product as a tensor of codes or of real numbers; one that is in parts as it is.
+
+    A type of one byte is a format to store numbers in, so that it must be that of the operand; TypeError otherwise.
+    """
+    if not isinstance(x, (Tensor, np.ndarray)):
+        return x
+    own = format_of(x)
+    if own is None:
+        return codes_of(name, x, kind) if isinstance(x, np.ndarray) and isinstance(kind, Format) else x
+    if x.dtype.itemsize == 1 and own != kind:
+        real = f"{name}.float()" if isinstance(x, Tensor) and x.dtype != PACKED else f"golden.decode({name})"
+        raise TypeError(
+            f"{name} has dtype {x.dtype} with codes of {own}, and the operand is {kind}; {real} gives real numbers, "
+            "which are rounded to it"
+        )
+    return tensor_of(x)
 
 
-def tensor_of(array: "np.ndarray[Any, Any]") -> Tensor:
-    """Return an array of numpy or ml_dtypes as a tensor with the same numbers."""
-    if is_of_ml_dtypes(array):
-        bits = array.view(f"u{array.dtype.itemsize}")
-        dtype = next((dtype for dtype, name in TORCH_TYPES.items() if name == array.dtype.name), None)
-        if dtype is not None:
-            return torch.tensor(bits.astype(np.int64)).to(WORDS[array.dtype.itemsize]).view(dtype)
-        return torch.tensor(array.astype(np.int64 if "int" in array.dtype.name else np.float32))
-    # torch supports the native byte order only.
-    return torch.tensor(array.astype(array.dtype.newbyteorder("=")))
+def format_given(function: str, x: object, fmt: Format | str | None) -> Format:
+    """Return a format, by default the one that the type of a tensor or an array names; TypeError if it names none."""
+    if fmt is not None:
+        return parse(fmt)
+    own = format_of(x) if isinstance(x, (Tensor, np.ndarray)) else None
+    if own is None:
+        given = f"{x.dtype} names no format" if isinstance(x, (Tensor, np.ndarray)) else f"it is a {type(x).__name__}"
+        raise TypeError(f"{function} needs the format of its codes as fmt, such as 'e4m3fn', because {given}")
+    return own
 
 
 def flags_of(name: str, flags: Tensor | int, device: torch.device | None = None) -> Tensor:

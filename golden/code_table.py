@@ -1,13 +1,17 @@
 """Tables of the codes of a tensor, for terminals and notebooks."""
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from torch import Tensor
 
-from halfulp.hdl.formats import Format, parse
+from halfulp.hdl.formats import Format
 from halfulp.tools import html
 
-from .check import check_int, codes_of
+from .check import check_int, codes_of, format_given
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike
 
 
 @dataclass(frozen=True)
@@ -59,23 +63,25 @@ class CodeTable:
         return html.table(f"Codes of {self.fmt}", self.rows, self.header, self._notes)
 
 
-def table_of(codes: Tensor, fmt: Format | str, limit: int = 32) -> CodeTable:
+def table_of(codes: "Tensor | ArrayLike", fmt: Format | str | None = None, limit: int = 32) -> CodeTable:
     """Return a table of the first codes of a tensor, with the fields and the number of each.
 
     Parameters
     ----------
-    codes : Tensor
-        Codes of the format, or numbers in the type of torch for it.
-    fmt : Format or str
+    codes : Tensor or array
+        Codes of the format, or numbers in a type for it.
+    fmt : Format or str, optional
+        Default: the format that the type of ``codes`` names.
     limit : int
         Maximum number of rows.
 
     Raises
     ------
     TypeError, ValueError
-        If ``codes`` holds no codes of the format, or ``limit`` is not positive.
+        If ``codes`` holds no codes of the format, its type names none and none is given, or ``limit`` is not positive.
     """
-    fmt, flat = parse(fmt), codes_of("codes", codes, parse(fmt)).flatten()
+    fmt = format_given("table_of", codes, fmt)
+    flat = codes_of("codes", codes, fmt).flatten()
     mask = (1 << fmt.width) - 1
     return CodeTable([code & mask for code in flat[: check_int("limit", limit, 1)].tolist()], fmt, flat.numel())
 

@@ -3,7 +3,6 @@
 from dataclasses import replace
 from typing import Any, cast
 
-import numpy as np
 from torch import Tensor
 
 from halfulp.hdl.formats import RN, Rounding, Saturation
@@ -11,7 +10,7 @@ from halfulp.hdl.specs import BlockMacSpec, MacSpec, SparseMacSpec, Tiling, Unit
 from halfulp.hdl.specs.mma import MmaSpec
 
 from . import matrix_unit
-from .check import broadcast, check_devices, check_int, codes_of, product_shape, rounding_apart, tensor_of
+from .check import broadcast, check_devices, check_int, codes_of, operand_of, product_shape, rounding_apart
 from .entries import Operand, elements_of
 from .kernels import MatrixProduct, Words
 from .operators import operator
@@ -50,9 +49,10 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     ----------
     a, b : Tensor or array
         Codes in the operand formats of ``mac``, of shapes (..., n, k) and (..., k, m) whose batches broadcast; or real
-        numbers, which are encoded first. For blocks: `BlockTensor` along k, as `quantize_blocks` returns it, of ``a``
-        with ``dim=-1`` and of ``b`` with ``dim=-2``; or real numbers, which are quantized without a tensor scale. With
-        structured sparsity ``b`` is a `SparseTensor` along k, as `compress` returns it with ``dim=-2``.
+        numbers, which are encoded first. A type of one byte, such as ``torch.float8_e5m2``, has to be that of the
+        operand format. For blocks: `BlockTensor` along k, as `quantize_blocks` returns it, of ``a`` with ``dim=-1`` and
+        of ``b`` with ``dim=-2``; or real numbers, which are quantized without a tensor scale. With structured sparsity
+        ``b`` is a `SparseTensor` along k, as `compress` returns it with ``dim=-2``.
     mac : MacSpec, BlockMacSpec, SparseMacSpec, MmaSpec or str
         Description of a step, such as ``e5m2*e5m2+e6m5.sr10@lfsr16``, ``mxfp8_e4m3*mxfp8_e4m3+fp32.rn`` or
         ``sparsemac e4m3fn*e4m3fn+fp32.rn sparsity=2:4``; or a matrix unit of an accelerator, such as
@@ -137,7 +137,6 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     """
     rounding = rounding_apart("operand_rounding", operand_rounding, "operand_saturate")
     operand_saturate = Saturation.of(operand_saturate)
-    a, b = (tensor_of(x) if isinstance(x, np.ndarray) else x for x in (a, b))
     if isinstance(mac, MmaSpec) or MmaSpec.is_mma_text(mac):
         words = {"seed": seed, "random": random, "random_product": random_product, "source": source}
         others: dict[str, object] = {**words, "tiling": tiling}
@@ -149,7 +148,7 @@ def gemm(  # noqa: PLR0913 - options of a public function, by name
     if type(spec) not in KINDS:
         spec = MacSpec.parse(spec)
     spec.check_one_sum()
-    kind = KINDS[type(spec)]
+    kind, a, b = KINDS[type(spec)], operand_of("a", a, spec.a), operand_of("b", b, spec.b)
     x, y = kind.checked(spec, a, b, rounding, operand_saturate)
     codes, columns = elements_of(x), elements_of(y)
     check_devices(a=codes, b=columns, start=start, seed=seed, random=random, random_product=random_product)
@@ -182,6 +181,7 @@ def _of_matrix_unit(
         if value is not None:
             raise ValueError(f"{name} has no effect on the matrix unit {spec}; omit it")
     spec.check_one_sum()
+    a, b = operand_of("a", a, spec.a), operand_of("b", b, spec.b)
     x, y = matrix_unit.checked(spec, a, b, rounding, saturate)
     codes, columns = elements_of(x), elements_of(y)
     check_devices(a=codes, b=columns, start=start)

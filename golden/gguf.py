@@ -11,7 +11,8 @@ from torch import Tensor
 
 from halfulp.hdl.formats import Block
 
-from .check import codes_of, tensor_of
+from .check import codes_of
+from .dtypes import tensor_of
 from .kernels.quantize import dtype_of
 from .quantize import BlockTensor, check_blocks
 

@@ -4,21 +4,20 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from halfulp.hdl.formats import Block, Format, parse
+from halfulp.hdl.formats import Block, Format
 
-from .check import TORCH_TYPES, codes_of
+from .check import codes_of
+from .dtypes import PACKED, Array, is_of_ml_dtypes, pack_pairs, tensor_of, type_for, typed, unpack_pairs
 from .quantize import BlockTensor, check_blocks
-
-PACKED_TYPE = getattr(torch, "float4_e2m1fn_x2", None)
-"""Type of torch with two e2m1fn in a byte."""
 
 
 def import_blocks(
-    elements: Tensor,
-    scale: Tensor,
+    elements: "Tensor | Array",
+    scale: "Tensor | Array",
     block: Block | str,
     *,
     tensor: float | Tensor | None = None,
@@ -29,14 +28,14 @@ def import_blocks(
 
     Parameters
     ----------
-    elements : Tensor
-        Elements in the type of torch for the format, such as ``torch.float8_e4m3fn``, or their codes in uint8, or in
-        int8 for ``mxint8``. Elements of 4 bits are two in a byte, the first one in the low bits, as in
-        ``torch.float4_e2m1fn_x2``. Elements with one dimension more than the scales have one for the blocks and one for
-        the bytes of a block, as in the checkpoints of gpt-oss.
-    scale : Tensor
-        Scales in the type of torch, such as ``torch.float8_e8m0fnu``, or their codes in uint8: one for each block, in
-        the order of the blocks. Scales in the tiles of a matrix unit have to be reordered before.
+    elements : Tensor or array
+        Elements in the type of torch or ml_dtypes for the format, such as ``torch.float8_e4m3fn``, or their codes in
+        uint8, or in int8 for ``mxint8``. Elements of 4 bits are two in a byte, the first one in the low bits, as in
+        ``torch.float4_e2m1fn_x2``, except in types of ml_dtypes. Elements with one dimension more than the scales have
+        one for the blocks and one for the bytes of a block, as in the checkpoints of gpt-oss.
+    scale : Tensor or array
+        Scales in the type of torch or ml_dtypes, such as ``torch.float8_e8m0fnu``, or their codes in uint8: one for
+        each block, in the order of the blocks. Scales in the tiles of a matrix unit have to be reordered before.
     block : Block or str
         Block, such as ``mxfp4`` or ``nvfp4``.
     tensor : float or Tensor, optional
@@ -44,7 +43,7 @@ def import_blocks(
     dim : int
         Dimension along which blocks run and elements are packed.
     packed : bool, optional
-        Elements are two in a byte; default: true for elements of 4 bits.
+        Elements are two in a byte; default: true for elements of 4 bits in a type of torch or numpy.
 
     Raises
     ------
@@ -52,18 +51,23 @@ def import_blocks(
         If the types or shapes do not fit the block, or a tensor holds values that are no codes.
     """
     block = Block.parse(block)
-    if not (isinstance(elements, Tensor) and isinstance(scale, Tensor)):
-        raise TypeError(f"elements and scale must be tensors, not {type(elements).__name__}, {type(scale).__name__}")
-    if elements.dim() == scale.dim() + 1:
-        elements = elements.flatten(-2)
-    if packed is None:
-        packed = block.element.width == 4
-    if packed:
-        elements = _unpacked(elements, block.element, dim)
-    elif elements.dtype == torch.int8:
-        elements = elements.view(torch.uint8)
-    codes = codes_of("elements", elements, block.element)
     scales = codes_of("scale", scale, block.scale)
+    # Arrays of ml_dtypes have one element in a byte, also of 4 bits.
+    single = isinstance(elements, np.ndarray) and is_of_ml_dtypes(elements)
+    if packed is None:
+        packed = block.element.width == 4 and not single
+    if isinstance(elements, np.ndarray):
+        elements = codes_of("elements", elements, block.element) if single else tensor_of(elements)
+    if not isinstance(elements, Tensor):
+        raise TypeError(f"elements must be a tensor or an array, not {type(elements).__name__}")
+    if elements.dim() == scales.dim() + 1:
+        elements = elements.flatten(-2)
+    if packed:
+        if elements.dtype not in (torch.uint8, torch.int8, PACKED) or block.element.width != 4:
+            given = f"{elements.dtype} for {block.element}"
+            raise TypeError(f"two elements in a byte have 4 bits each and the type uint8, not {given}")
+        elements = unpack_pairs(elements, dim)
+    codes = codes_of("elements", elements, block.element)
     number = None if tensor is None else torch.as_tensor(tensor, dtype=torch.float32).reshape(())
     return check_blocks("the tensor", BlockTensor(_narrowest(codes), _narrowest(scales), number), block, dim)
 
@@ -83,23 +87,7 @@ def export_blocks(x: BlockTensor, block: Block | str, *, dim: int = -1) -> tuple
     block = Block.parse(block)
     x = check_blocks("x", x, block, dim)
     elements, scale = codes_of("elements", x.elements, block.element), codes_of("scale", x.scale, block.scale)
-    if block.element.width != 4:
-        return _typed(elements, block.element), _typed(scale, block.scale)
-    if elements.shape[dim] % 2:
-        raise ValueError(f"two elements of {block.element} share a byte, and {elements.shape[dim]} of them are odd")
-    low, high = elements.movedim(dim, -1).to(torch.uint8).unflatten(-1, (-1, 2)).unbind(-1)
-    pairs = (low | high << 4).movedim(-1, dim).contiguous()
-    if PACKED_TYPE is not None and block.element == parse("e2m1fn"):
-        pairs = pairs.view(PACKED_TYPE)
-    return pairs, _typed(scale, block.scale)
-
-
-def _unpacked(pairs: Tensor, element: Format, dim: int) -> Tensor:
-    """Return the codes of elements that are two in a byte."""
-    if pairs.dtype not in (torch.uint8, torch.int8, PACKED_TYPE) or element.width != 4:
-        raise TypeError(f"two elements in a byte have 4 bits each and the type uint8, not {pairs.dtype} for {element}")
-    pairs = pairs.view(torch.uint8).movedim(dim, -1)
-    return torch.stack([pairs & 15, pairs >> 4], -1).flatten(-2).movedim(-1, dim)
+    return _typed(elements, block.element, dim if block.element.width == 4 else None), _typed(scale, block.scale)
 
 
 def _narrowest(codes: Tensor) -> Tensor:
@@ -107,13 +95,12 @@ def _narrowest(codes: Tensor) -> Tensor:
     return codes.to(torch.uint8) if not codes.numel() or int(codes.max()) < 256 else codes
 
 
-def _typed(codes: Tensor, fmt: Format) -> Tensor:
-    """Return codes in the type of torch for their format, or in the narrowest integer."""
-    dtype = next((dtype for dtype, name in TORCH_TYPES.items() if parse(name) == fmt), None)
-    if dtype is not None:
-        word = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]
-        return codes.to(word).view(dtype)
-    return codes.to(torch.uint8 if fmt.width <= 8 else torch.int32)
+def _typed(codes: Tensor, fmt: Format, pairs: int | None = None) -> Tensor:
+    """Return codes in torch's type for their format, else in the narrowest integer; in pairs along a dimension."""
+    dtype = type_for(fmt)
+    if dtype is not None and (dtype != PACKED or pairs is not None):
+        return typed(codes, dtype, -1 if pairs is None else pairs)
+    return codes.to(torch.uint8 if fmt.width <= 8 else torch.int32) if pairs is None else pack_pairs(codes, pairs)
 
 
 class Layout(NamedTuple):
@@ -197,7 +184,7 @@ def save_blocks(path: Path | str, tensors: Mapping[str, Tensor | BlockTensor], b
             stored[name] = tensor.contiguous()
             continue
         elements, scale = export_blocks(tensor, block)
-        stored[name] = elements.view(torch.uint8) if elements.dtype == PACKED_TYPE else elements
+        stored[name] = elements.view(torch.uint8) if elements.dtype == PACKED else elements
         stored[name + layout.scale] = scale
         if tensor.tensor is not None:
             stored[name + layout.tensor] = tensor.tensor

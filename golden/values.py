@@ -25,19 +25,9 @@ from halfulp.hdl.formats import (
 from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.specs import ConvertSpec, ValueRange
 
-from .check import (
-    TORCH_TYPES,
-    WORDS,
-    check_devices,
-    check_shapes,
-    codes_of,
-    is_of_ml_dtypes,
-    one_mode,
-    random_of,
-    rounding_apart,
-    tensor_of,
-)
+from .check import check_devices, check_shapes, codes_of, format_given, one_mode, random_of, rounding_apart
 from .convert import TABLE_WIDTH, convert, converted
+from .dtypes import TORCH_TYPES, is_of_ml_dtypes, tensor_of, type_for, typed
 from .errorfree import sum_and_error, to_odd
 from .kernels import elements
 from .parts import code_of, parts_of
@@ -86,9 +76,7 @@ def encode(
     TypeError, ValueError
         If ``values`` holds no real numbers, or larger integers; otherwise as for `convert`.
     """
-    fmt = parse(fmt)
-    if not isinstance(values, Tensor):
-        values = _tensor(values)
+    fmt, values = parse(fmt), _tensor(values)
     if values.dtype.is_complex or values.dtype == torch.bool:
         raise TypeError(f"values must be a tensor of real numbers, not {values.dtype}")
     rounding, saturate = one_mode(rounding_apart("rounding", rounding, "saturate"), "encode"), Saturation.of(saturate)
@@ -150,8 +138,10 @@ def _in_float32(fmt: Format) -> bool:
     return True
 
 
-def _tensor(values: "ArrayLike") -> Tensor:
-    """Convert a number, a sequence of numbers or an array to a tensor."""
+def _tensor(values: "Tensor | ArrayLike") -> Tensor:
+    """Convert a number, a sequence of numbers, an array or pairs of numbers in a byte to a tensor."""
+    if isinstance(values, Tensor):
+        return tensor_of(values)
     try:
         array = np.asarray(values)
     except ValueError:
@@ -185,20 +175,27 @@ def _elements(values: object) -> Iterator[object]:
 
 
 @uncompiled
-def decode(codes: Tensor, fmt: Format | str) -> Tensor:
+def decode(codes: "Tensor | ArrayLike", fmt: Format | str | None = None) -> Tensor:
     """Decode codes to exact real numbers in float64.
+
+    Parameters
+    ----------
+    codes : Tensor or array
+    fmt : Format or str, optional
+        Format of the codes; default: the one that the type of ``codes`` names, such as e5m2 for ``torch.float8_e5m2``.
 
     Raises
     ------
     TypeError, ValueError
-        If ``codes`` holds no codes of the format, or float64 does not represent every number of the format.
+        If ``codes`` holds no codes of the format, its type names no format and none is given, or float64 does not
+        represent every number of the format.
 
     Notes
     -----
     Parts of a compound number are added from the smallest one up, rounded to nearest: the sum of two parts once. The
     sum of parts that `encode` gives is exact.
     """
-    fmt = parse(fmt)
+    fmt = format_given("decode", codes, fmt)
     codes = codes_of("codes", codes, fmt)
     try:
         ValueRange.of(fmt.part_format).check_fits(FP64, f"number of {fmt}")
@@ -244,12 +241,8 @@ def quantize(
     if not isinstance(kind, Format):
         if saturate:
             raise ValueError(f"elements of {kind} saturate by definition; omit saturate")
-        if not isinstance(values, Tensor):
-            values = _tensor(values)
-        dim = -1 if dim is None else dim
-        return dequantize_blocks(
-            quantize_blocks(values.detach(), kind, rounding, dim=dim, random=random), kind, dim=dim
-        )
+        values, dim = _tensor(values).detach(), -1 if dim is None else dim
+        return dequantize_blocks(quantize_blocks(values, kind, rounding, dim=dim, random=random), kind, dim=dim)
     if dim is not None:
         raise ValueError(f"dim is the dimension of blocks, and {kind} is a format of single numbers; omit dim")
     numbers = decode(encode(values, kind, rounding, random, saturate), kind)
@@ -264,25 +257,30 @@ def to_torch(codes: "Tensor | ArrayLike", fmt: Format | str) -> Tensor:
     ----------
     codes : Tensor or array
     fmt : Format or str
-        A format that torch has: fp64, fp32, fp16, bf16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e8m0fnu, or an integer of 8,
-        16, 32 or 64 bits.
+        A format that torch has: fp64, fp32, fp16, bf16, e4m3fn, e5m2, e4m3fnuz, e5m2fnuz, e8m0fnu, e2m1fn, or an
+        integer of 8, 16, 32 or 64 bits.
+
+    Returns
+    -------
+    Tensor
+        Tensor of the shape of ``codes``; e2m1fn are two in a byte along the last dimension, which is half as long.
 
     Raises
     ------
     TypeError, ValueError
-        If ``codes`` holds no codes of the format, or torch has no type for it.
+        If ``codes`` holds no codes of the format, torch has no type for it, or has one of pairs, and the last dimension
+        is odd.
     """
     fmt = parse(fmt)
     integers = codes_of("codes", codes, fmt)
-    dtype = next((dtype for dtype, name in TORCH_TYPES.items() if parse(name) == fmt), None)
+    dtype = type_for(fmt)
     if dtype is None:
         name = str(fmt).removesuffix("-wrap")
         dtype = getattr(torch, name, None) if name in ("int8", "int16", "int32", "int64", "uint8") else None
     if dtype is None:
         known = ", ".join(str(parse(name)) for name in TORCH_TYPES.values())
         raise ValueError(f"torch has no type for {fmt}; it has {known}, and integers such as int8")
-    # A conversion to fewer bits keeps the last ones.
-    return integers.to(WORDS[dtype.itemsize]).view(dtype)
+    return typed(integers, dtype)
 
 
 def decoded(codes: Tensor, fmt: Format, dtype: torch.dtype) -> Tensor:

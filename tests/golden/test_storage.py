@@ -1,5 +1,6 @@
 """Tensors of blocks in the layouts of torch and of checkpoints."""
 
+import ml_dtypes
 import pytest
 import safetensors.torch
 import torch
@@ -39,6 +40,28 @@ def test_packed_elements_have_the_first_one_in_the_low_bits():
     for stored in (pairs, pairs.view(torch.int8), pairs.view(torch.float4_e2m1fn_x2)):
         blocks = golden.import_blocks(stored, torch.tensor([[127]], dtype=torch.uint8), "mxfp4")
         assert golden.dequantize_blocks(blocks, "mxfp4")[0, :6].tolist() == [0, 0.5, 1, 1.5, -4, -6]
+
+
+ARRAYS = {"mxfp8_e5m2": "float8_e5m2", "mxfp8_e4m3": "float8_e4m3fn", "mxfp6_e3m2": "float6_e3m2fn"}
+ARRAYS |= {"mxfp6_e2m3": "float6_e2m3fn", "mxfp4": "float4_e2m1fn", "nvfp4": "float4_e2m1fn", "mxint8": "int8"}
+"""Types of ml_dtypes and numpy for the elements of blocks."""
+
+
+@pytest.mark.parametrize("dim", [0, -1])
+@pytest.mark.parametrize(("name", "dtype"), ARRAYS.items())
+def test_import_takes_arrays(name, dtype, dim):
+    given = every_code(name) if dim else every_code(name).mT
+    scale_type = ml_dtypes.float8_e4m3fn if name == "nvfp4" else ml_dtypes.float8_e8m0fnu
+    elements, scale = (part.numpy() for part in given[:2])
+    typed = elements.view(getattr(ml_dtypes, dtype, dtype)), scale.view(scale_type)
+    stored = golden.export_blocks(given, name, dim=dim)[0].view(torch.uint8).numpy()
+    for arrays in (typed, (stored, scale), (elements, typed[1])):
+        packed = False if arrays[0] is elements else None
+        again = golden.import_blocks(*arrays, name, dim=dim, packed=packed)
+        assert again.elements.equal(given.elements)
+        assert again.scale.equal(given.scale)
+    with pytest.raises(TypeError, match="elements must be a tensor or an array, not list"):
+        golden.import_blocks(elements.tolist(), scale, name, dim=dim)
 
 
 @pytest.mark.parametrize(("name", "dtype"), [("mxfp8_e4m3", "float8_e4m3fn"), ("mxfp8_e5m2", "float8_e5m2")])

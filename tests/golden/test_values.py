@@ -1,51 +1,120 @@
 """Codes in the types of torch, numpy and ml_dtypes: all codes of each type, as operands, results and real numbers."""
 
+import re
+
 import ml_dtypes
 import numpy as np
 import pytest
 import torch
 
 from halfulp import golden
-from halfulp.golden.check import TORCH_TYPES
-from halfulp.hdl.formats import parse
+from halfulp.golden.dtypes import PACKED, TORCH_TYPES
+from halfulp.hdl.formats import Float, parse
 
-FLOATS = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float16", "bfloat16")
-"""Types that torch, and numpy or ml_dtypes, have under one name."""
+OF_ML_DTYPES = [name for name, kind in vars(ml_dtypes).items() if re.fullmatch(r"(b?float|u?int)\d.*", name)]
+"""Names of all types of real numbers and of integers of ml_dtypes."""
+
+SAME = ("float8_e4m3fn", "float8_e5m2", "float8_e4m3fnuz", "float8_e5m2fnuz", "float16", "bfloat16")
+"""Types in which torch, and numpy or ml_dtypes, round numbers."""
+
+SIGNED = ("int8", "int16", *(name for name in OF_ML_DTYPES if name.startswith("int")))
 
 
 def all_codes(name):
-    """Codes of a format, as int64, as a tensor of torch's type and as an array."""
+    """All codes of a type, as int64; those of types of 32 and 64 bits are random."""
     width = parse(name).width
-    codes = torch.arange(1 << width)
-    words = codes.to(torch.uint8 if width == 8 else torch.int16)
-    bits = codes.numpy().astype(f"u{width // 8}")
-    dtype = np.float16 if name == "float16" else getattr(ml_dtypes, name)
-    return codes, words.view(getattr(torch, name)), bits.view(dtype)
+    return torch.arange(1 << width) if width <= 16 else torch.randint(-(1 << width - 1), (1 << width - 1) - 1, (4096,))
 
 
-@pytest.mark.parametrize("name", FLOATS)
-def test_codes_are_taken_in_the_types_of_other_libraries(name):
-    codes, tensor, array = all_codes(name)
-    numbers = golden.decode(codes, name)
+def tensor_in(name, codes):
+    """Codes in the type of torch with this name; pairs have the first one in the low bits."""
+    dtype = getattr(torch, name)
+    if dtype == PACKED:
+        return (codes[0::2] | codes[1::2] << 4).to(torch.uint8).view(dtype)
+    return codes.to({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[dtype.itemsize]).view(dtype)
+
+
+def array_in(name, codes):
+    """Codes in the type of numpy or ml_dtypes with this name."""
+    dtype = np.dtype(getattr(ml_dtypes, name, name))
+    return codes.numpy().astype(f"u{dtype.itemsize}").view(dtype)
+
+
+GIVEN = [("torch", name) for name in TORCH_TYPES.values()]
+GIVEN += [("numpy", name) for name in ("float16", "float32", "float64", ">f2", ">f8")]
+GIVEN += [("ml_dtypes", name) for name in OF_ML_DTYPES if "float" in name]
+
+
+def in_every_type(package, name):
+    """Format, codes, the same in a type, and their numbers by the library of this type."""
+    fmt = parse({">f2": "fp16", ">f8": "fp64"}.get(name, name))
+    codes = all_codes(fmt) & ((1 << fmt.width) - 1 if fmt.width < 64 else -1)
+    if package == "torch":
+        given = tensor_in(name, codes)
+        return fmt, codes, given, FP4 if given.dtype == PACKED else given.double()
+    own = {">f2": "float16", ">f8": "float64"}.get(name, name)
+    given = array_in(own, codes)
+    given = given.astype(name) if name != own else given
+    with np.errstate(invalid="ignore"):
+        return fmt, codes, given, torch.tensor(given.astype(np.float64))
+
+
+FP4 = torch.tensor([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], dtype=torch.float64)
+"""Numbers of E2M1 by their codes (OCP Microscaling Formats 1.0, table 5)."""
+
+
+def assert_same(found, wanted):
+    assert torch.equal(found.isnan(), wanted.isnan())
+    assert torch.equal(found.nan_to_num(3), wanted.nan_to_num(3))
+    assert torch.equal(found.signbit() & ~found.isnan(), wanted.signbit() & ~wanted.isnan())
+
+
+@pytest.mark.parametrize(("package", "name"), GIVEN)
+def test_codes_are_taken_in_all_types(package, name):
+    fmt, codes, given, numbers = in_every_type(package, name)
+    assert_same(golden.decode(given), numbers)
+    assert_same(golden.decode(given, fmt), golden.decode(codes, fmt))
+    assert golden.table_of(given).rows == golden.table_of(codes, fmt).rows
     finite = numbers.isfinite()
-    for given in (tensor, array):
-        assert torch.equal(golden.decode(given, name).nan_to_num(3), numbers.nan_to_num(3))
-        assert torch.equal(golden.encode(given, name)[finite], codes[finite])
-        assert torch.equal(golden.mul(given, given, a=name, b=name), golden.mul(codes, codes, a=name, b=name))
-        assert torch.equal(golden.convert(given, a=name, o="e3m4"), golden.convert(codes, a=name, o="e3m4"))
+    assert torch.equal(golden.encode(given, fmt)[finite], codes[finite])
+    if fmt == parse("e8m0fnu"):
+        return
+    assert torch.equal(golden.mul(given, given, a=fmt, b=fmt), golden.mul(codes, codes, a=fmt, b=fmt))
+    assert torch.equal(golden.convert(given, a=fmt, o="e3m4"), golden.convert(codes, a=fmt, o="e3m4"))
+    rows, columns = codes[-64:].reshape(-1, 8), codes[:64].reshape(8, -1)
+    narrow = given[-64:].reshape(-1, 4 if name == "float4_e2m1fn_x2" else 8), given[:64].reshape(8, -1)
+    mac = f"{fmt}*{fmt}+fp32.rn"
+    assert torch.equal(golden.gemm(*narrow, mac), golden.gemm(rows, columns, mac))
 
 
-@pytest.mark.parametrize("name", [*TORCH_TYPES.values(), "int8", "uint8", "int16", "int32"])
-def test_codes_become_tensors_of_torch(name):
+@pytest.mark.parametrize("name", SIGNED)
+def test_negative_integers_are_codes_in_twos_complement(name):
     fmt = parse(name)
-    codes = torch.arange(1 << fmt.width) if fmt.width <= 16 else torch.randint(0, 1 << min(fmt.width, 62), (1000,))
-    made = golden.to_torch(codes, fmt)
+    codes = torch.arange(1 << fmt.width)
+    array = array_in(name, codes)
+    assert (array.astype(np.int64) < 0).any()
+    given = [array] if hasattr(ml_dtypes, name) else [array, torch.tensor(array), array.astype(f">i{array.itemsize}")]
+    others = [fmt, *(Float(2, fmt.width - 3) for _ in range(fmt.width > 3))]
+    for x in given:
+        assert golden.decode(x, name).tolist() == array.astype(np.int64).tolist()
+        for own in others:
+            assert torch.equal(golden.decode(x, own).nan_to_num(3), golden.decode(codes, own).nan_to_num(3))
+        assert torch.equal(golden.mul(x, x, a=name, b=name), golden.mul(codes, codes, a=name, b=name))
+        mac = f"{name}*{name}+int32"
+        found = golden.gemm(x[-64:].reshape(-1, 1), x[:64].reshape(1, -1), mac)
+        assert torch.equal(found, golden.gemm(codes[-64:].reshape(-1, 1), codes[:64].reshape(1, -1), mac))
+    for wider in (torch.tensor([-1]), torch.tensor([-1], dtype=torch.int32), np.array([-1])):
+        with pytest.raises(ValueError, match="contains -1; codes of"):
+            golden.decode(wider, name)
+
+
+@pytest.mark.parametrize("name", [*TORCH_TYPES.values(), "int8", "uint8", "int16", "int32", "int64"])
+def test_codes_become_tensors_of_torch(name):
+    codes = all_codes(name)
+    made = golden.to_torch(codes.to(torch.int32) if name.endswith("32") else codes, name)
     assert made.dtype == getattr(torch, name)
-    if made.dtype.is_floating_point:
-        assert torch.equal(made.double().nan_to_num(5), golden.decode(codes, fmt).nan_to_num(5))
-        assert torch.equal(golden.decode(made, fmt).nan_to_num(5), golden.decode(codes, fmt).nan_to_num(5))
-    else:
-        assert torch.equal(made.double(), golden.decode(codes, fmt))
+    assert torch.equal(made.view(torch.uint8), tensor_in(name, codes).view(torch.uint8))
+    assert torch.equal(golden.to_torch(made, name).view(torch.uint8), made.view(torch.uint8))
 
 
 @pytest.mark.parametrize(
@@ -104,6 +173,17 @@ def test_products_of_arrays_are_those_of_tensors():
         (lambda: golden.mul(*[torch.ones(2, dtype=torch.bfloat16)] * 2, a="fp16", b="fp16"), "not torch.bfloat16"),
         (lambda: golden.to_torch(torch.tensor([1]), "e3m4"), "torch has no type for e3m4"),
         (lambda: golden.to_torch(torch.tensor([300]), "e4m3fn"), "codes of 8 bits"),
+        (lambda: golden.to_torch(torch.tensor([1, 2, 3]), "e2m1fn"), "3 of them along dimension -1 are odd"),
+        (lambda: golden.to_torch(torch.tensor(1), "e2m1fn"), "two codes of 4 bits share a byte"),
+        (lambda: golden.decode(torch.tensor(1, dtype=torch.uint8).view(PACKED)), "at least one dimension"),
+        (lambda: golden.decode(torch.tensor([1])), "decode needs the format .* because torch.int64 names no format"),
+        (lambda: golden.table_of(np.array([1], np.int8)), "table_of needs the format .* because int8 names no format"),
+        (lambda: golden.decode([1]), "decode needs the format .* because it is a list"),
+        (lambda: golden.decode(np.array([1], ml_dtypes.float6_e3m2fn), "e2m3fn"), "name the format e3m2fn, or give"),
+        (lambda: golden.decode(np.array([1], np.complex64), "fp32"), "not torch.complex64"),
+        (lambda: golden.decode(np.array([1], ml_dtypes.bcomplex32), "fp32"), "not torch.complex64"),
+        (lambda: golden.encode(np.array([1], ml_dtypes.complex32), "fp32"), "real numbers, not torch.complex64"),
+        (lambda: golden.decode(torch.tensor([1], dtype=torch.uint8).view(torch.int4), "int4"), "not torch.int4"),
     ],
 )
 def test_other_types_of_codes_are_refused(call, message):
@@ -111,7 +191,36 @@ def test_other_types_of_codes_are_refused(call, message):
         call()
 
 
-@pytest.mark.parametrize("name", FLOATS)
+@pytest.mark.parametrize(
+    ("a", "mac", "message"),
+    [
+        (torch.ones(2, 2).to(torch.float8_e5m2), "e4m3fn*e4m3fn+fp32", r"operand is e4m3fn; a\.float\(\) gives real"),
+        (torch.ones(2, 2).to(torch.float8_e5m2), "h100.wgmma.e4m3", r"operand is e4m3fn; a\.float\(\)"),
+        (
+            torch.ones(2, 2).to(torch.float8_e4m3fn),
+            "mxfp8_e4m3*mxfp8_e4m3+fp32",
+            r"operand is mxfp8_e4m3; a\.float\(\)",
+        ),
+        (tensor_in("float4_e2m1fn_x2", torch.arange(16)).reshape(2, 4), "bf16*bf16+fp32", r"golden\.decode\(a\)"),
+        (np.ones((2, 2), ml_dtypes.float6_e2m3fn), "e3m2fn*e3m2fn+fp32", r"operand is e3m2fn; golden\.decode\(a\)"),
+    ],
+)
+def test_products_refuse_narrow_types_of_other_formats(a, mac, message):
+    b = torch.ones(8 if "bf16" in mac else 2, 2)
+    with pytest.raises(TypeError, match=message):
+        golden.gemm(a, b, mac)
+    with pytest.raises(TypeError, match=message.replace("(a", "(b").replace("a\\.f", "b\\.f")):
+        golden.gemm(b.mT, a, mac)
+
+
+def test_products_round_numbers_in_wide_types():
+    a, b = torch.randn(3, 8), torch.randn(8, 2)
+    wanted = golden.gemm(*(golden.encode(x, "e4m3fn") for x in (a.half(), b.bfloat16())), "e4m3fn*e4m3fn+fp32")
+    assert golden.gemm(a.half(), b.bfloat16(), "e4m3fn*e4m3fn+fp32").equal(wanted)
+    assert golden.gemm(a.half().double().numpy(), b.bfloat16(), "e4m3fn*e4m3fn+fp32").equal(wanted)
+
+
+@pytest.mark.parametrize("name", SAME)
 def test_quantize_rounds_as_types_of_torch(name):
     x = torch.randn(1000, generator=torch.Generator().manual_seed(1))
     rounded = golden.quantize(x, name)
