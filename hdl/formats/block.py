@@ -6,7 +6,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, Literal, Self
 
 from .base import Family, Format, floor_log2
-from .catalogue import BLOCK_NAMES, is_block_text
+from .catalogue import BLOCK_NAMES, check_unambiguous, is_block_text
 from .catalogue import parse as parse_format
 from .checks import check_int, check_one_of
 from .compound import Compound
@@ -110,7 +110,8 @@ class Block(Family):
             return text
         if not isinstance(text, str):
             raise TypeError(f"a block must be a Block or a string such as 'mxfp8_e4m3', not {type(text).__name__}")
-        match = _TEXT.fullmatch(re.sub(r"\s", "", cls.names.get(text, text)))
+        check_unambiguous(text)
+        match = _TEXT.fullmatch(re.sub(r"\s", "", cls.names.get(text.lower(), text)))
         if match is None:
             raise ValueError(f"unknown block {text!r}; expected {', '.join(cls.names)}, or {cls.syntax}")
         return cls(parse_format(match[1]), int(match[2]), parse_format(match[3]), match[4])

@@ -15,6 +15,12 @@ _SUFFIXED = re.compile(rf"(?P<fmt>[^.]+)(\.(?P<rounding>{PATTERN}))?(\.(?P<satur
 """Format with suffixes of a unit's text."""
 
 
+_PACKAGE = re.compile(r"^(torch|numpy|np|ml_dtypes|jnp)\.")
+
+_OCP = re.compile(r"(?!(?i:fp?[468]_|ue)).*(E4M3|E3M2|E2M3|E2M1|E8M0)(?![A-Z])")
+"""Texts with a name of OCP whose small letters are another format; behind ``fp8_`` they are those of OCP, too."""
+
+
 def _name_of(given: object) -> object:
     """Return the name of a type of torch, numpy or ml_dtypes; other objects as they are."""
     package = (given if isinstance(given, type) else type(given)).__module__.split(".")[0]
@@ -28,7 +34,8 @@ def _name_of(given: object) -> object:
 def parse(text: object) -> Format:
     """Parse a format: a name such as ``bf16``, or fields in the syntax of a family.
 
-    Types of torch, numpy and ml_dtypes are taken as their names, such as ``torch.float8_e4m3fn``.
+    Types of torch, numpy and ml_dtypes are taken as their names, such as ``torch.float8_e4m3fn``. Capital letters are
+    those of OCP in ``E4M3``, ``E3M2``, ``E2M3``, ``E2M1`` and ``E8M0``, and of no effect in other names.
 
     Raises
     ------
@@ -42,10 +49,10 @@ def parse(text: object) -> Format:
     text = _name_of(text)
     if not isinstance(text, str):
         raise TypeError(f"a format must be a Format, a type or a string such as 'e5m2', not {type(text).__name__}")
-    for family in FORMATS:
-        fmt = family.from_text(text)
-        if fmt is not None:
-            return fmt
+    fmt = _format_of(text)
+    if fmt is not None:
+        return fmt
+    check_unambiguous(text)
     if is_block_text(text):
         raise TypeError(
             f"{text} is a block of numbers with a shared scale, and the format of one number is needed here; the units "
@@ -58,16 +65,45 @@ def parse(text: object) -> Format:
             f"{text!r} is a format with its rounding or saturation; a format is needed here, such as {match['fmt']}, "
             f"and the rest apart: {', '.join(apart)}"
         )
-    hint = did_you_mean(text, [*NAMED, *ML_DTYPES, *OTHER_NAMES], f"formats are written like {_LIKE}")
+    if ocp := _OCP.match(text):
+        raise ValueError(
+            f"unknown format {text!r}; {ocp[1]} of OCP is {parse(ocp[1])}, and {ocp[1].lower()} is another format, so "
+            "give one of them"
+        )
+    hint = did_you_mean(text, [*NAMED, *ML_DTYPES, *OTHER_NAMES, *BLOCK_NAMES], f"formats are written like {_LIKE}")
     raise ValueError(f"unknown format {text!r}; {hint}")
+
+
+def _format_of(text: str) -> Format | None:
+    """Return the format of a text as it is, else of its name in small letters and without the package; else None."""
+    name = _PACKAGE.sub("", text)
+    if ":" not in name and not _OCP.match(name):
+        name = name.lower()
+    return next((fmt for each in (text, name) for family in FORMATS if (fmt := family.from_text(each))), None)
 
 
 def is_format(text: str) -> bool:
     """Return True if a text is a format or the name of a block, and no more."""
     try:
-        return text in BLOCK_NAMES or any(family.from_text(text) is not None for family in FORMATS)
+        return text.lower() in BLOCK_NAMES or _format_of(text) is not None
     except ValueError:
         return False
+
+
+AMBIGUOUS = {
+    "fp6": ("fp6_e3m2", "fp6_e2m3"),
+    "float6": ("fp6_e3m2", "fp6_e2m3"),
+    "mxfp8": ("mxfp8_e4m3", "mxfp8_e5m2"),
+    "mxfp6": ("mxfp6_e3m2", "mxfp6_e2m3"),
+}
+"""Names that several formats or blocks share, with the name of each."""
+
+
+def check_unambiguous(text: str) -> None:
+    """Raise ValueError for a name that several formats share."""
+    names = AMBIGUOUS.get(text.lower())
+    if names is not None:
+        raise ValueError(f"{text} has two formats of elements; give {' or '.join(names)}")
 
 
 BLOCK_NAMES = {
@@ -87,7 +123,7 @@ BLOCK_NAMES = {
 
 def is_block_text(text: str) -> bool:
     """Return True if a text names a block of numbers, or has the form of one."""
-    return text in BLOCK_NAMES or text.startswith("block(")
+    return text.lower() in {*BLOCK_NAMES, *AMBIGUOUS} or text.startswith("block(")
 
 
 NAMED: dict[str, Format] = {name: parse(text) for family in FORMATS for name, text in family.names.items()}

@@ -29,7 +29,10 @@ OTHER_NAMES |= {"double": "fp64", "single": "fp32", "float": "fp32", "half": "fp
 OTHER_NAMES |= {"E4M3": "e4m3fn", "E5M2": "e5m2", "E3M2": "e3m2fn", "E2M3": "e2m3fn", "E2M1": "e2m1fn"}
 OTHER_NAMES |= {"fp8": "e4m3fn", "fp8_e4m3": "e4m3fn", "fp8_e5m2": "e5m2", "fp6_e3m2": "e3m2fn", "fp6_e2m3": "e2m3fn"}
 OTHER_NAMES |= {"fp4": "e2m1fn", "fp4_e2m1": "e2m1fn", "float4_e2m1fn_x2": "e2m1fn"}
-"""Names of IEEE 754, of OCP (in capitals, and ``fp8`` for its E4M3), and of C and torch; they parse too."""
+OTHER_NAMES |= {f"fp8_{name}": name for name in ("e4m3fn", "e4m3fnuz", "e5m2fnuz")}
+OTHER_NAMES |= {"f64": "fp64", "f32": "fp32", "f16": "fp16", "f8_e4m3": "e4m3fn", "f8_e5m2": "e5m2"}
+OTHER_NAMES |= {"f6_e3m2": "e3m2fn", "f6_e2m3": "e2m3fn", "f4": "e2m1fn"}
+"""Names of IEEE 754, of OCP (in capitals, and ``fp8`` for its E4M3), of C, torch and safetensors; they parse too."""
 
 _TEXT = re.compile(r"e([0-9]+)m([0-9]+)(?:b(-?[0-9]+))?(-?fn|-?fnuz|-finite|uz)?")
 

@@ -15,6 +15,9 @@ MIN_EXP, MAX_EXP = 2, 8
 
 _TEXT = re.compile(r"(?:float8_(?=e8))?e([0-9]+)m0fnu")
 
+OTHER_NAMES = ("E8M0", "f8_e8m0", "ue8m0")
+"""Names of e8m0fnu in OCP, safetensors and PTX; they parse too."""
+
 
 @dataclass(frozen=True)
 class Scale(Format):
@@ -61,7 +64,7 @@ class Scale(Format):
 
     @classmethod
     def from_text(cls, text: str) -> Self | None:
-        match = _TEXT.fullmatch(text)
+        match = _TEXT.fullmatch("e8m0fnu" if text in OTHER_NAMES else text)
         return None if match is None else cls(int(match[1]))
 
     def describe(self) -> str:

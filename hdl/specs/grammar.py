@@ -175,8 +175,8 @@ class _Reader:
         """Parse the name and return the description class of the unit."""
         self._blanks()
         name = self.text.strip()
-        if self.bare == BARE and is_format(name.lower()):
-            like = f"{name.lower()}*{name.lower()}+fp32.rn"
+        if self.bare == BARE and is_format(name):
+            like = f"{name}*{name}+fp32.rn"
             self._fail(f"{name} is a format; a multiply-accumulate has three, such as {like}")
         match = _HEAD.match(self.text, self.position)
         cls = self.units.get(match[1]) if match else None

@@ -8,14 +8,17 @@ import pytest
 
 from halfulp.hdl.formats import (
     BF16,
+    BLOCKS,
     E3M2FN,
     E5M2,
     E6M5,
     EXACT,
     INT8,
+    ML_DTYPES,
     NAMED,
     POSIT8,
     RN,
+    Block,
     Fixed,
     Float,
     Posit,
@@ -23,8 +26,9 @@ from halfulp.hdl.formats import (
     parse,
     stochastic,
 )
-from halfulp.hdl.formats.floating import SPECIALS
-from halfulp.hdl.specs import MacSpec
+from halfulp.hdl.formats.block import parse_operand
+from halfulp.hdl.formats.floating import OTHER_NAMES, SPECIALS
+from halfulp.hdl.specs import MacSpec, UnitSpec
 from tests.toy_formats import FIXED, POSITS
 
 GRID = [
@@ -256,3 +260,65 @@ def test_formats_are_immutable_and_hashable():
 def test_names_of_ieee_and_c_parse(names, fmt):
     assert {str(parse(name)) for name in names.split()} == {fmt}
     assert {str(parse(f"{name}-ftz")) for name in names.split()} == {f"{fmt}-ftz"}
+
+
+@pytest.mark.parametrize(
+    ("names", "fmt"),
+    [
+        ("FP8 fp8_e4m3fn FP8_E4M3 F8_E4M3 f8_e4m3 torch.float8_e4m3fn FLOAT8_E4M3FN ml_dtypes.float8_e4m3fn", "e4m3fn"),
+        ("FP8_E5M2 F8_E5M2 torch.float8_e5m2 jnp.float8_e5m2", "e5m2"),
+        ("FP8_E4M3FNUZ torch.float8_e4m3fnuz", "e4m3fnuz"),
+        ("FP6_E3M2 F6_E3M2", "e3m2fn"),
+        ("FP6_E2M3 F6_E2M3", "e2m3fn"),
+        ("FP4 F4 FP4_E2M1 torch.float4_e2m1fn_x2", "e2m1fn"),
+        ("E8M0 F8_E8M0 UE8M0 E8M0FNU torch.float8_e8m0fnu", "e8m0fnu"),
+        ("BF16 BFloat16 torch.bfloat16", "bf16"),
+        ("FP16 F16 Half numpy.float16 torch.half", "fp16"),
+        ("FP32 F32 np.float32", "fp32"),
+        ("FP64 F64", "fp64"),
+        ("TF32", "tf32"),
+        ("INT8 torch.int8", "int8"),
+        ("NF4", "nf4"),
+        ("FP16-ftz", "fp16-ftz"),
+        ("E4M3-ftz", "e4m3fn-ftz"),
+        ("Posit8", "posit8"),
+        ("BF16X2", "bf16x2"),
+    ],
+)
+def test_common_names_parse(names, fmt):
+    assert {name: str(parse(name)) for name in names.split()} == dict.fromkeys(names.split(), fmt)
+
+
+def test_capital_letters_have_no_effect_but_in_names_of_ocp():
+    others = {}
+    for name in {*NAMED, *ML_DTYPES, *OTHER_NAMES, "int4", "ufxp0.8-wrap", "posit16e1", "takum12", "e5m2-ftz"}:
+        try:
+            if parse(name.upper()) != parse(name):
+                others[name] = str(parse(name.upper()))
+        except ValueError as error:
+            others[name] = str(error)
+    refused = others.pop("float8_e4m3")
+    assert (
+        refused
+        == "unknown format 'FLOAT8_E4M3'; E4M3 of OCP is e4m3fn, and e4m3 is another format, so give one of them"
+    )
+    assert others == {"e4m3": "e4m3fn"}
+    assert [str(parse(name)) for name in ("e3m2", "e2m3", "e2m1", "e8m0")] == ["e3m2", "e2m3", "e2m1", "e8m0"]
+
+
+@pytest.mark.parametrize("name", ["fp6", "FP6", "mxfp8", "MXFP8", "mxfp6"])
+def test_names_of_two_formats_are_refused_with_both(name):
+    for read in (parse, Block.parse, parse_operand):
+        with pytest.raises(ValueError, match=f"{name} has two formats of elements; give {name.lower()}_e.m. or"):
+            read(name)
+
+
+def test_blocks_parse_in_capital_letters():
+    for name, block in BLOCKS.items():
+        assert Block.parse(name.upper()) == parse_operand(name.upper()) == block
+        with pytest.raises(TypeError, match=f"{name.upper()} is a block of numbers"):
+            parse(name.upper())
+    assert str(MacSpec.parse("FP8*FP8+FP32")) == "mac e4m3fn*e4m3fn+fp32.rn"
+    assert str(UnitSpec.parse("MXFP4*MXFP4+FP32")) == "blockmac mxfp4*mxfp4+fp32.rn"
+    with pytest.raises(ValueError, match="did you mean mxfp4"):
+        parse("mxfp5")

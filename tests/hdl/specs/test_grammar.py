@@ -151,7 +151,7 @@ def test_description_includes_source_state():
         ("^bf16", "^", r"bf16 is a format; a multiply-accumulate has three, such as bf16\*bf16\+fp32"),
         ("^FP8", "^", "FP8 is a format"),
         ("^mxfp4", "^", "mxfp4 is a format"),
-        ("mul ^E4M3FN*e4m3fn", "^", "did you mean e4m3fn"),
+        ("mul ^E4M3FM*e4m3fn", "^", "did you mean e4m3fn"),
         ("dot^ e5m2*e5m2", "^", "number after dot"),
         ("mac e5m2*e5m2^", "^", r"'=' or '\+'"),
         ("e5m2*e5m2+e6m5.^rx", "^", "rounding mode 'rx'"),
