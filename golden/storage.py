@@ -13,6 +13,7 @@ from halfulp.hdl.formats import Block, Format
 from .check import codes_of
 from .dtypes import PACKED, Array, is_of_ml_dtypes, pack_pairs, tensor_of, type_for, typed, unpack_pairs
 from .quantize import BlockTensor, check_blocks
+from .scaled import Scaled, real_weights
 
 
 def import_blocks(
@@ -128,31 +129,39 @@ LAYOUTS = {
 """Layouts of checkpoints, by the library or the model that has them."""
 
 
-def load_blocks(path: Path | str, block: Block | str) -> dict[str, Tensor | BlockTensor]:
-    """Read a checkpoint in safetensors whose quantized weights are blocks.
+def load_blocks(path: Path | str, block: Block | str | None = None) -> dict[str, Tensor | BlockTensor]:
+    """Read a checkpoint in safetensors whose quantized weights are blocks, or have scales of a tensor, row or group.
 
     Parameters
     ----------
     path : Path or str
         File whose tensors have the names of one of `LAYOUTS`.
-    block : Block or str
-        Block of all quantized weights, which run along the last dimension.
+    block : Block or str, optional
+        Block of all quantized weights, which run along the last dimension. Default: weights with scales are integers or
+        floats of 8 bits, or integers in words, and become real numbers: float-quantized, int-quantized and
+        pack-quantized weights of compressed-tensors, and those of ``Float8Tensor`` and ``Int8Tensor`` of torchao.
 
     Returns
     -------
     dict
-        Tensors by name; those with scales are `BlockTensor`, without the end of the name.
+        Tensors by name. Those with scales are `BlockTensor`, without the end of the name. Without ``block`` they are
+        the products of elements (less zero points) and scales, in the type of the scales, in which the libraries
+        multiply; torchao's are then rounded to the type in its metadata.
 
     Raises
     ------
     ModuleNotFoundError, ValueError
-        If the package safetensors is missing, or scales do not belong to blocks of this kind.
+        If the package safetensors is missing, or scales do not belong to weights of this kind.
 
     Notes
     -----
     compressed-tensors divides by the scale of all numbers; its reciprocal, rounded to binary32, takes its place.
+    Symmetric integers of 4 bits in groups of 128 with scales in bf16 are ``block(int4,128,bf16,nearest)``, too.
     """
     tensors = _safetensors().load_file(path)
+    if block is None:
+        with _safetensors().safe_open(path, "pt") as file:
+            return {**real_weights(Path(path).name, tensors, file.metadata() or {})}
     made: dict[str, Tensor | BlockTensor] = {}
     used: set[str] = set()
     for layout in LAYOUTS.values():
@@ -165,10 +174,15 @@ def load_blocks(path: Path | str, block: Block | str) -> dict[str, Tensor | Bloc
             if number is not None and layout.divides:
                 number = number.to(torch.float32).reciprocal()
             try:
-                made[name] = import_blocks(tensors[key], tensors[parts[1]], block, tensor=number)
+                elements, packed = tensors[key], None
+                if (shape := tensors.get(name + "_shape")) is not None:
+                    more = tensors.get(name + "_zero_point"), shape, tensors.get(name + "_g_idx")
+                    words = Scaled(elements, tensors[parts[1]], *more)
+                    elements, packed = words.block_codes, False
+                made[name] = import_blocks(elements, tensors[parts[1]], block, tensor=number, packed=packed)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name} in {Path(path).name} is no tensor of {block}: {error}") from None
-            used.update(parts)
+            used.update(parts, [name + "_shape"])
     return made | {name: tensor for name, tensor in tensors.items() if name not in used}
 
 
