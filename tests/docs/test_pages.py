@@ -243,7 +243,7 @@ def test_readme_design_accumulates_as_golden():
         ("formats.md", "export_blocks", 1),
         ("formats.md", "quantize_tiles", 1),
         # The models compile kernels for minutes.
-        pytest.param("models.md", "", 8, marks=pytest.mark.slow),
+        pytest.param("models.md", "", 9, marks=pytest.mark.slow),
     ],
 )
 def test_python_of_a_page_runs_in_order(page, word, count):
