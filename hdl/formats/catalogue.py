@@ -103,7 +103,7 @@ def check_unambiguous(text: str) -> None:
     """Raise ValueError for a name that several formats share."""
     names = AMBIGUOUS.get(text.lower())
     if names is not None:
-        raise ValueError(f"{text} has two formats of elements; give {' or '.join(names)}")
+        raise ValueError(f"{text} names two formats; give {' or '.join(names)}")
 
 
 BLOCK_NAMES = {

@@ -309,7 +309,7 @@ def test_capital_letters_have_no_effect_but_in_names_of_ocp():
 @pytest.mark.parametrize("name", ["fp6", "FP6", "mxfp8", "MXFP8", "mxfp6"])
 def test_names_of_two_formats_are_refused_with_both(name):
     for read in (parse, Block.parse, parse_operand):
-        with pytest.raises(ValueError, match=f"{name} has two formats of elements; give {name.lower()}_e.m. or"):
+        with pytest.raises(ValueError, match=f"{name} names two formats; give {name.lower()}_e.m. or"):
             read(name)
 
 
