@@ -3,6 +3,7 @@
 from fractions import Fraction
 from typing import NamedTuple
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
@@ -13,6 +14,7 @@ from halfulp.tools import html
 from .block import quantized
 from .check import broadcast, check_devices, codes_of, one_mode, random_of
 from .codec import round_and_pack, unpack
+from .dtypes import Array, tensor_of
 from .kernels import quantize
 from .raw import Raw, multiply
 from .uncompiled import uncompiled
@@ -55,7 +57,7 @@ class BlockTensor(NamedTuple):
 
 @uncompiled
 def quantize_blocks(
-    x: Tensor,
+    x: "Tensor | Array",
     block: Block | str,
     rounding: Rounding | str = RN,
     *,
@@ -67,7 +69,7 @@ def quantize_blocks(
 
     Parameters
     ----------
-    x : Tensor
+    x : Tensor or array
         Numbers of a floating-point dtype. The last block of a line is padded with zeros, which are not stored.
     block : Block or str
         Block, such as ``mxfp8_e4m3``.
@@ -99,7 +101,7 @@ def quantize_blocks(
     subnormals or fixed point; torch operations compute all others.
     """
     block, rounding = Block.parse(block), one_mode(rounding, "quantize_blocks")
-    check_reals(x)
+    x = reals_of(x)
     dim = check_dim(dim, x)
     words = words_like(random, rounding, x)
     # float32 holds all narrower dtypes.
@@ -204,11 +206,13 @@ def raw_of(x: Tensor) -> Raw:
     return unpack(x.view(torch.int32).to(torch.int64) & 0xFFFFFFFF, FP32)
 
 
-def check_reals(x: object) -> None:
-    """Check that numbers are a tensor of a floating-point dtype; TypeError otherwise."""
+def reals_of(x: object) -> Tensor:
+    """Return numbers of a tensor or an array of a floating-point dtype as a tensor; TypeError for others."""
+    x = tensor_of(x) if isinstance(x, np.ndarray) else x
     if not isinstance(x, Tensor) or x.dtype not in DTYPES:
         given = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"x must be a tensor of real numbers, not {given}")
+    return x
 
 
 def words_like(random: Tensor | None, rounding: Rounding, x: Tensor) -> Tensor | None:

@@ -11,13 +11,14 @@ from halfulp.hdl.formats import RN, Block, Rounding, parse
 from halfulp.hdl.formats.block import MAX_LENGTH
 
 from .check import check_bool, check_int
+from .dtypes import Array
 from .quantize import (
     BlockTensor,
     check_dim,
-    check_reals,
     dequantize_blocks,
     in_blocks,
     quantize_blocks,
+    reals_of,
     tensor_scale,
     words_like,
 )
@@ -26,7 +27,7 @@ from .uncompiled import uncompiled
 
 @uncompiled
 def quantize_tiles(  # noqa: PLR0913 - options of `quantize_blocks`, by name
-    x: Tensor,
+    x: "Tensor | Array",
     block: Block | str,
     rounding: Rounding | str = RN,
     *,
@@ -43,7 +44,7 @@ def quantize_tiles(  # noqa: PLR0913 - options of `quantize_blocks`, by name
 
     Parameters
     ----------
-    x : Tensor
+    x : Tensor or array
         Numbers of a floating-point dtype, with two dimensions or more. The last tiles of a matrix may be smaller.
     rows : int
         Blocks in a tile, along the other one of the last two dimensions: 16 for tiles of 16 x 16 in ``nvfp4``, 128 for
@@ -66,7 +67,7 @@ def quantize_tiles(  # noqa: PLR0913 - options of `quantize_blocks`, by name
     block, rounding = Block.parse(block), Rounding.parse(rounding)
     check_int("rows", rows, 1)
     check_bool("four_over_six", four_over_six)
-    check_reals(x)
+    x = reals_of(x)
     dim = check_dim(dim, x)
     if x.dim() < 2 or dim < x.dim() - 2:
         raise ValueError(

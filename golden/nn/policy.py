@@ -476,7 +476,7 @@ def expanded(table: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _mac(given: object) -> Product | None:
-    if given is None or given == FLOAT:
+    if given in (None, FLOAT, FLOAT.upper()):
         return None
     if isinstance(given, SparseMacSpec) or (isinstance(given, str) and given.split()[:1] == [SparseMacSpec.form.unit]):
         raise ValueError(

@@ -156,6 +156,9 @@ def test_products_of_arrays_are_those_of_tensors():
     a, b = torch.randn(5, 9), torch.randn(9, 4)
     for mac in ("e4m3fn*e4m3fn+fp32", "mxfp8_e4m3*mxfp8_e4m3+fp32", "h100.wgmma.e4m3"):
         assert torch.equal(golden.gemm(a.numpy(), b.numpy(), mac), golden.gemm(a, b, mac))
+    for made in (golden.quantize_blocks, golden.quantize_tiles):
+        assert made(a.numpy().astype(">f4"), "mxfp4").elements.equal(made(a, "mxfp4").elements)
+        assert made(a.numpy().astype(ml_dtypes.bfloat16), "mxfp4").scale.equal(made(a.bfloat16(), "mxfp4").scale)
     narrow = a.to(torch.float8_e4m3fn), b.numpy().astype(ml_dtypes.float8_e4m3fn)
     assert torch.equal(golden.gemm(*narrow, "e4m3fn*e4m3fn+fp32"), golden.gemm(a, b, "e4m3fn*e4m3fn+fp32"))
     codes = golden.encode(a, "e4m3fn"), golden.encode(b, "e4m3fn")

@@ -33,9 +33,11 @@ def test_policy_parts_have_defaults():
         ("e5m2 * e5m2 + e6m5.sr10 , weights = e5m2 . sr3 . sat", "e5m2*e5m2+e6m5.sr10, weights=e5m2.sr3.sat"),
         ("e5m2 *e5m2 = e6m5.rn + e6m5.rn", "e5m2*e5m2=e6m5.rn+e6m5.rn"),
         ("forward = e5m2* e5m2+e6m5.rn", "forward=e5m2*e5m2+e6m5.rn, input_gradient=fp32, weight_gradient=fp32"),
+        ("FP32, activations = FP8.rn", "fp32, activations=e4m3fn.rn"),
+        ("BF16*BF16+FP32.rn", "bf16*bf16+fp32.rn"),
     ],
 )
-def test_policy_ignores_blanks(spaced, text):
+def test_policy_ignores_blanks_and_case_of_formats(spaced, text):
     assert str(nn.Policy.parse(spaced)) == text
 
 
