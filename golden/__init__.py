@@ -9,8 +9,9 @@ Main functions, and the modules ``nn`` (layers, policies, training) and ``random
 - ``register_format``, ``register_operator``: arithmetic of your own.
 - ``add``, ``mul``, ``fma``, ``mac`` and others: the operations of units.
 
-Operations take tensors of codes ``x``, ``y``, ``z`` of any integer dtype, on any device, with shapes that broadcast.
-They return codes as int64; a 64-bit code is the int64 with the same bits. They share these keywords:
+Operations take codes ``x``, ``y``, ``z`` in tensors or arrays of any type of integers, or of the type that names their
+format, such as ``torch.float8_e5m2``; on any device, with shapes that broadcast. They return codes as int64; a 64-bit
+code is the int64 with the same bits. They share these keywords:
 
 a, b, c : Format or str
     Formats of the operands, in order.

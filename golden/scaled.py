@@ -51,7 +51,8 @@ class Scaled(NamedTuple):
         elements, zero = self.integers if self.shape is not None else self.elements, self.zero
         if self.shape is not None and zero is not None and zero.dtype == torch.int32:
             zero = integers_of_words(zero.mT, self.bits, len(elements)).mT
-        if elements.dtype != torch.int8 and not (elements.dtype.itemsize == 1 and format_of(elements) is not None):
+        fmt = format_of(elements)
+        if elements.dtype != torch.int8 and (fmt is None or fmt.width != 8):
             raise ValueError(f"elements have the type {elements.dtype}, which is that of blocks; give the block")
         real = elements.to(self.scale.dtype)
         if zero is not None:

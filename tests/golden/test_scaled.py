@@ -117,6 +117,10 @@ WEIGHT = torch.ones(ROWS, COLUMNS)
             {"w": WEIGHT.to(torch.uint8), "w_scale": torch.ones(1)},
             "elements have the type torch.uint8, which is that of",
         ),
+        (
+            {"w": WEIGHT.to(torch.uint8).view(torch.float4_e2m1fn_x2), "w_scale": torch.ones(1)},
+            "torch.float4_e2m1fn_x2",
+        ),
         ({"w": WEIGHT, "w_scale": torch.ones(1)}, "elements have the type torch.float32"),
         ({"w": WEIGHT.to(torch.int8), "w_scale": WEIGHT.to(torch.uint8)}, "scales have the type torch.uint8, which is"),
         ({"w": WEIGHT.to(torch.int8), "w_scale": torch.ones(3, 2)}, r"shape \(3, 2\) for weights of shape \(6, 24\)"),
