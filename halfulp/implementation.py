@@ -10,7 +10,6 @@ from halfulp.hdl.formats.block import parse_operand
 from halfulp.hdl.formats.checks import did_you_mean
 from halfulp.hdl.specs import COMPOSED, UNITS, Build, ComposedSpec, PwlSpec, RunningSumSpec, UnitSpec
 from halfulp.hdl.specs.formula import VALUES, Role
-from halfulp.hdl.specs.grammar import TextError
 
 if TYPE_CHECKING:
     from halfulp.hdl.specs.segments import Segments
@@ -294,14 +293,7 @@ def _implementations(unit: str, fmt: str | None = None, **options: Any) -> list[
     if fmt is not None:
         omitted = f"omit {fmt}" if " " not in fmt else "name one unit, or emit several with --package"
         raise ValueError(f"the text {unit!r} includes its formats; {omitted}")
-    try:
-        spec = UnitSpec.parse(unit)
-    except TextError as error:
-        name, *fields = unit.split()
-        if name in UNITS | COMPOSED and len(fields) == 1 and fields[0].isalnum():
-            sentence = f"{error.sentence}; the short form has no quotes: {name} {fields[0]}"
-            raise TextError(error.text, error.position, sentence) from error
-        raise
+    spec = UnitSpec.parse(unit)
     if beside := {option: options[option] for option in FIELDS if options.get(option) is not None}:
         raise ValueError(
             f"the text {unit!r} includes all options of results; omit {_typed(next(iter(beside)))}{_with(spec, beside)}"

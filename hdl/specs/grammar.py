@@ -123,7 +123,7 @@ class Form:
 
 
 def read(text: str, units: Mapping[str, Any], bare: str = BARE) -> Any:
-    """Parse the text of a unit.
+    """Parse the text of a unit, or its short form: a name and one format, with the defaults of `UnitSpec.filled`.
 
     Parameters
     ----------
@@ -142,7 +142,24 @@ def read(text: str, units: Mapping[str, Any], bare: str = BARE) -> Any:
         raise TypeError(f"expected the text of a unit, such as 'mac e5m2*e5m2+e6m5.rn', not {type(text).__name__}")
     if not text.strip():
         raise ValueError("the text of the unit is empty; expected for example 'mac e5m2*e5m2+e6m5.rn'")
-    return _Reader(text, units, bare).read()
+    try:
+        return _Reader(text, units, bare).read()
+    except TextError:
+        if (spec := _short(text, units)) is None:
+            raise
+        return spec
+
+
+def _short(text: str, units: Mapping[str, Any]) -> Any:
+    """Return the description of a short form such as ``mul e5m2``; None if the text is none, or has no description."""
+    name, *words = text.split()
+    if name not in units or len(words) != 1:
+        return None
+    cls = units[name]
+    try:
+        return cls.filled(cls.read_part("a", words[0]))
+    except (TypeError, ValueError):
+        return None
 
 
 class _Reader:
@@ -325,6 +342,8 @@ def page(units: Mapping[str, Any]) -> Iterator[str]:
     yield from (
         "",
         "- Brackets enclose optional parts. " + RESULT_RULE,
+        "- A name and one format are the short form, with defaults: `mul e5m2` is `mul e5m2*e5m2.rn`, and `dot e5m2`",
+        "  is `dot4 e5m2*e5m2.rn`.",
         f"- A formula without a name is read as `{BARE}`, or as `{BLOCK_BARE}` if its first operand is a block.",
         "- `.rn` and the other rounding modes follow the formula (default: `.rn`; `.sr3` for `sru`). A rounded product",
         "  has its own rounding: `mac fp16*fp16=fp16.rz+fp32.rn`.",

@@ -403,8 +403,8 @@ def test_list_prints_formats_and_units(halfulp: Program) -> None:
         ("emit", "mul e5m2*e5m2.^rq", "rq"),
         ("synth", "^foo e5m2*e5m2", "foo"),
         ("coverage", "sru int16>^e5m2", "fixed point"),
-        ("formal", "mul e5m2^", "expected '*'"),
-        ("emit", "mul e5m2^", "the short form has no quotes: mul e5m2"),
+        ("formal", "mul e5m2*^", "expected the format of b"),
+        ("emit", "sru e5m2^", "expected '>' here"),
         ("mutate", "mul e5m2*e5m2 ^lanes=3", "lanes"),
         ("faults", "dot8 e5m2*e5m2 order=^best", "order"),
         ("uvm", "mul e5m2*e5m2.sr4@^lfsr1", "lfsr"),
@@ -421,11 +421,11 @@ def test_commands_report_position_of_error_in_text(halfulp: Program, command: st
     assert caret.index("^") == text.index("^") + 2
 
 
-def test_incomplete_text_is_refused_before_options(halfulp: Program) -> None:
-    code, _, err = halfulp("emit", "fma fp16", "--round", "port")
-    assert code == 2
-    assert err.startswith("halfulp: expected '*'")
-    assert "the short form has no quotes: fma fp16\n" in err
+def test_short_form_in_quotes_is_the_short_form(halfulp: Program) -> None:
+    code, out, err = halfulp("emit", "fma e2m1fn", "--pipeline", "1")
+    assert (code, out) == (0, halfulp("emit", "fma", "e2m1fn", "--pipeline", "1")[1]), err
+    sentence = refused(halfulp("emit", "fma fp16", "--round", "port"), 2)
+    assert sentence.endswith("omit --round, and write 'fma fp16*fp16+fp16.port'")
 
 
 def test_text_rejects_format_and_own_options(halfulp: Program) -> None:

@@ -12,8 +12,9 @@ import halfulp
 from halfulp import golden
 from halfulp.golden.parts import code_of
 from halfulp.hdl.formats import Compound
-from halfulp.hdl.specs import UNITS, Build, PwlSpec
+from halfulp.hdl.specs import COMPOSED, UNITS, Build, PwlSpec, UnitSpec
 from halfulp.hdl.specs.formula import VALUES, Role
+from halfulp.implementation import short
 from halfulp.sim.model import CompiledModel
 from halfulp.sim.ports import Ports
 from halfulp.sim.reference import reference
@@ -163,6 +164,21 @@ def test_component_rejects_build_without_effect():
     assert (built.latency, built.name) == (3, "mac_e5m2_e5m2_e6m5_rn_p2")
     with pytest.raises(ValueError, match="stochastic"):
         described.component(Build(stochastic="eager"))
+
+
+@pytest.mark.parametrize("fmt", ["e5m2", "int8", "posit8", "nf4", "bf16x2", "mxfp4", "block(e2m1fn,2,e3m0fnu,floor)"])
+def test_text_of_name_and_format_is_the_short_form(fmt):
+    taken = 0
+    for name in UNITS | COMPOSED:
+        try:
+            expected = short(name, fmt).spec
+        except (TypeError, ValueError):
+            with pytest.raises(ValueError, match="\n"):
+                halfulp.unit(f"{name} {fmt}")
+        else:
+            assert UnitSpec.parse(f" {name}  {fmt} ") == expected
+            taken += 1
+    assert taken > 2
 
 
 def test_description_rejects_unknown_function_or_table():

@@ -178,7 +178,7 @@ def test_description_includes_source_state():
         ("pwl tanh(fxp4.4) error=^-1", "^", "error"),
         ("pwl tanh(fxp4.4) error=0.1 breakpoints=^uniform", "^", "uniform"),
         ("pwl tanh ^fxp4.4", "^", r"expected '\('"),
-        ("convert e5m2^", "^", "expected '>'"),
+        ("convert e5m2^.rz", "^", "expected '>'"),
         ("pwl gelu6-1f0c33a9(fxp4.4) pieces=^8", "^", "saved table"),
         ("quire posit8*posit8 carry=^3٣", "^", "number after carry"),
         ("quire posit8*posit8 carry=^1_0", "^", "number after carry"),
