@@ -101,7 +101,7 @@ EXAMPLES = {
     "save": "save 'mul e5m2*e5m2' --vector 0x3c,0x40 --why 'a power of two'",
     "vectors": "vectors 'fma bf16*bf16+fp32' -o fma.npz",
     "check": "check 'mul e5m2*e5m2' --results results.txt --json",
-    "formal": "formal 'add e4m3fn+e4m3fn' --limit 120",
+    "formal": "formal 'add e4m3fn+e4m3fn' --seconds 120",
     "coverage": "coverage 'mac e5m2*e5m2+e6m5' --code",
     "mutate": "mutate 'mul e5m2*e5m2' --mutants 500",
     "emit": "emit 'mac e4m3fn*e4m3fn+fp16.sr10' --pipeline 2 -o mac.v",

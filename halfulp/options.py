@@ -6,10 +6,12 @@ from typing import Any, TypeVar
 
 import click
 
+from halfulp.boards.targets import target_of
 from halfulp.hdl.formats.catalogue import BLOCK_NAMES, NAMED
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import COMPOSED, UNITS
-from halfulp.hdl.specs.build import MAX_ITERATIONS, MAX_PIPELINE, TARGETS
+from halfulp.hdl.specs.build import MAX_ITERATIONS, MAX_PIPELINE
+from halfulp.tools.commands import Parsed
 
 from .implementation import BUILD, DEFAULT_FORMAT
 
@@ -76,9 +78,9 @@ _CLOCK_OPTIONS = {
     "clock": click.option("--clock", metavar="MHZ", type=float, help="take as few register stages as meet a clock"),
     "target": click.option(
         "--target",
-        type=click.Choice(TARGETS),
-        metavar="FAMILY",
-        help="ecp5, xc7 or xcup, whose delays place register stages",
+        type=Parsed(lambda text: target_of(text).family.name),
+        metavar="NAME",
+        help="device or family whose delays place register stages",
     ),
 }
 """Options of a unit that some commands have with a meaning for their tools too."""

@@ -79,7 +79,7 @@ if any input does. A mutant may be equivalent to the unit.
 ## Claims that are not finished
 
 ABC finds neither a proof nor a counterexample of these claims within {PROOF_LIMIT:g} seconds. `halfulp formal` with the
-unit's text gives each a minute, and more with `--limit`.
+unit's text gives each a minute, and more with `--seconds`.
 """,
 }
 """Sections of what is open, by kind."""

@@ -116,7 +116,7 @@ def match(
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
 @click.option("--estimate", is_flag=True, help="estimate the size from small kernels, in minutes")
 @target_option(help="device of the flow of the bare array; default: vu9p")
-@click.option("--measure", is_flag=True, help="synthesise the kernel instead of estimating its size")
+@click.option("--synth", is_flag=True, help="synthesise the kernel instead of estimating its size")
 @click.option("-o", "--output", metavar="FOLDER", required=True, help="a new or an empty folder")
 def tile(
     mac: RunningSumSpec,
@@ -131,7 +131,7 @@ def tile(
     clock: float | None,
     target: Target,
     estimate: bool,
-    measure: bool,
+    synth: bool,
     output: str,
 ) -> None:
     """Write systolic arrays as kernels for a board.
@@ -155,17 +155,17 @@ def tile(
         with Bar("tile") as bar:
             bar.total("register stages")
             model, stages = design.array().mac_mhz(family), design.array().stages
-            cells = design.measured(bar) if measure else design.cells(bar) if estimate else design.recorded()
+            cells = design.measured(bar) if synth else design.cells(bar) if estimate else design.recorded()
             if cells is not None:
                 design.check(cells)
             bar.total("Verilog")
             files = design.files()
     write_folder(folder, files)
     limit, _ = board.target.max_clock(() if cells is None else used_blocks(cells))
-    size = "of unknown size, because its costs are not recorded (add --estimate or --measure)"
+    size = "of unknown size, because its costs are not recorded (add --estimate or --synth)"
     if cells is not None:
-        count = f"{'' if measure else 'about '}{cores * cells.lut:,}"
-        source = "synthesis" if measure else "synthesis of small kernels" if estimate else "records of small kernels"
+        count = f"{'' if synth else 'about '}{cores * cells.lut:,}"
+        source = "synthesis" if synth else "synthesis of small kernels" if estimate else "records of small kernels"
         size = f"{count} LUT by {source}, {cells.share(board.target, cores)['LUT']:.1f} %"
     click.echo(
         f"{cores} x {n} x {m} multiply-accumulates of {design.mac.expression} for {board.title}: "

@@ -93,7 +93,9 @@ def _stream_options(function: Any) -> Any:
 @click.option("--valid", is_flag=True, help="valid from operands to results, through register stages")
 @click.option("--tag", metavar="BITS", type=click.IntRange(1, MAX_BESIDE), help="tag from operands to results")
 @click.option("-o", "--output", metavar="PATH", help="file, or folder; default: standard output")
-@click.option("--flow", type=click.Choice(["vivado"]), help="write a folder with scripts for a vendor's tool")
+@click.option(
+    "--flow", metavar="TOOL", type=click.Choice(["vivado"]), help="vivado: write a folder with scripts for it"
+)
 @target_option(default=None, help="device of a flow, or family whose delays place stages")
 @clock_option("a flow")
 def emit(

@@ -94,8 +94,11 @@ def run(command: click.Command, name: str = "halfulp") -> NoReturn:
 _INSTEAD = {
     **dict.fromkeys(("--fmt", "--format", "--unit"), "unit and format are arguments, as in mac e5m2"),
     **dict.fromkeys(("--stages", "--latency"), "--pipeline gives the number of register stages"),
+    "--limit": "--seconds is the time limit of a proof",
+    "--results": "--table is the table to which the result is added",
+    "--measure": "--synth synthesises the kernel",
 }
-"""Explanations of options that commands do not have, in place of the most similar names."""
+"""Explanations of options that commands do not have, in place of the most similar names; the command has those named."""
 
 
 def _sentence(error: click.ClickException) -> str:
@@ -107,8 +110,10 @@ def _sentence(error: click.ClickException) -> str:
             text = text.replace(f"is not a valid {kind.name}.", f"is no {_numbers(kind)}.")
     if not isinstance(error, (click.NoSuchOption, click.MissingParameter)) or error.ctx is None:
         return text
-    if isinstance(error, click.NoSuchOption) and error.option_name in _INSTEAD:
-        text = f"No such option '{error.option_name}'; {_INSTEAD[error.option_name]}"
+    if isinstance(error, click.NoSuchOption) and (instead := _INSTEAD.get(error.option_name)):
+        known = {name for parameter in error.ctx.command.params for name in parameter.opts}
+        if known.issuperset(re.findall(r"--[a-z]+", instead)):
+            text = f"No such option '{error.option_name}'; {instead}"
     return f"{' '.join(text.split()).rstrip('.')}; see {error.ctx.command_path} --help"
 
 

@@ -116,7 +116,7 @@ class _Number(click.FloatRange):
 @click.option("--resume", is_flag=True, help="continue a run that was stopped or killed")
 @click.option("--restart", is_flag=True, help="start over, even after an earlier run")
 @click.option("--every", default=60.0, metavar="SECONDS", type=_Number(0), help="time between checkpoints; default: 60")
-@click.option("--results", "table", metavar="FILE.csv", type=_FILE, help="table to which the result is added")
+@click.option("--table", metavar="FILE.csv", type=_FILE, help="table to which the result is added")
 @scheduled
 @click.option(
     "-o",

@@ -18,7 +18,7 @@ from . import LIMIT
 @click.command(cls=Command)
 @partial(unit_options, default="all")
 @click.option(
-    "--limit",
+    "--seconds",
     default=LIMIT,
     metavar="SECONDS",
     type=click.FloatRange(1),
@@ -26,7 +26,7 @@ from . import LIMIT
 )
 @scheduled
 @also_written
-def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path | None, **options: Any) -> None:
+def formal(unit: str, fmt: str | None, seconds: float, pool: JobPool, output: Path | None, **options: Any) -> None:
     """Prove claims about units for all inputs.
 
     Default: all units. A unit's name alone selects its claims in several formats. Verdicts are cached. A refuted claim
@@ -42,7 +42,7 @@ def formal(unit: str, fmt: str | None, limit: float, pool: JobPool, output: Path
     findings = []
     with pool, Bar("formal") as bar:
         bar.total("proving", len(wanted))
-        for finding in examine(wanted, limit=limit, progress=bar, pool=pool):
+        for finding in examine(wanted, limit=seconds, progress=bar, pool=pool):
             findings.append(finding)
             if finding.lines:
                 click.echo("\n".join([f"{finding.claim.kind} of {finding.claim.unit} is refuted", *finding.lines, ""]))

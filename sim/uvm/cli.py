@@ -13,7 +13,7 @@ from halfulp.tools.commands import Command, requests, show
 @click.command(cls=Command)
 @unit_options
 @click.option("--n", metavar="N", type=int, help="rows of the array (tile); default: 3")
-@click.option("--m", metavar="M", type=int, help="columns of the array (tile); default: 2")
+@click.option("--m", metavar="N", type=int, help="columns of the array (tile); default: 2")
 @click.option("--depth", metavar="N", type=int, help="vectors per row of a chain (tile); default: a grid")
 @click.option("--rows", metavar="N", type=int, help="rows per element of a chain (tile); default: 1")
 @click.option("--sequence", default="campaign", metavar="NAME", help="name of the sequence; default: campaign")

@@ -204,7 +204,7 @@ def test_tile_without_record_says_how_to_estimate_its_size(tmp_path):
     words = tuple(map(str, words))
     answer = CliRunner().invoke(tile, words)
     assert answer.exit_code == 0
-    assert "of unknown size, because its costs are not recorded (add --estimate or --measure), at" in answer.output
+    assert "of unknown size, because its costs are not recorded (add --estimate or --synth), at" in answer.output
 
 
 @pytest.mark.slow

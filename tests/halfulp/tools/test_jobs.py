@@ -387,7 +387,7 @@ def test_scheduler_workers_run_even_one_task(build, tool, record, scheduler, mon
         "mutate mul e2m1 -n 8",
         "faults mac e2m1 --acc e3m2 --bit-flips 96 --stuck-at 16",
         "formal mul e2m1",
-        "train lenet5 --mac fp32 --limit 8 --epochs 1 --seed 0 --seed 1 --results results.csv -o runs",
+        "train lenet5 --mac fp32 --limit 8 --epochs 1 --seed 0 --seed 1 --table results.csv -o runs",
         "report pwl relu tanh --fmt fxp2.4 --pieces 2 -o report",
     ],
 )

@@ -192,7 +192,7 @@ def test_trained_layer_rejects_bad_files(content, sentence, tmp_path):
 
 @pytest.mark.slow
 def test_trained_layer_loads_from_run(tmp_path, halfulp):
-    places = ["-o", "runs", "--results", "runs.csv"]
+    places = ["-o", "runs", "--table", "runs.csv"]
     assert halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 1, "--limit", 64, *places)[0] == 0
     (path,) = (tmp_path / "runs").glob("*/final.pt")
     layer, name = trained_layer(path)

@@ -51,7 +51,7 @@ def test_command_starts(command, folder, tmp_path, monkeypatch, halfulp):
 
     monkeypatch.setattr(loop.Run, "train", train)
     monkeypatch.chdir(folder)
-    code, _, err = halfulp(*words_of(command), "-o", tmp_path, "--results", tmp_path / "results.csv")
+    code, _, err = halfulp(*words_of(command), "-o", tmp_path, "--table", tmp_path / "results.csv")
     assert code == 0, err
     (run,) = started
     name = words_of(command)[1]
@@ -70,7 +70,7 @@ NETWORKS = {shlex.split(command)[2]: command for command in EVERY if command.end
 @pytest.mark.parametrize("name", NETWORKS)
 def test_network_of_command_trains(name, folder, tmp_path, monkeypatch, halfulp):
     monkeypatch.chdir(folder)
-    effort = ["--epochs", 1, "--limit", 2, "--batch", 2, "-o", tmp_path, "--results", tmp_path / "results.csv"]
+    effort = ["--epochs", 1, "--limit", 2, "--batch", 2, "-o", tmp_path, "--table", tmp_path / "results.csv"]
     code, out, err = halfulp(*words_of(NETWORKS[name]), *effort)
     assert code == 0, err
     result = {"lstm": "perplexity", "nanogpt": "perplexity", "transformer": "BLEU"}.get(name, "accuracy")

@@ -320,7 +320,7 @@ def test_run_counts_training_steps_before_and_after_stop(tmp_path):
 def words(tmp_path, *more):
     (tmp_path / "small.toml").write_text(SMALL)
     limits = ["--limit", "12", "--batch", "2", "--epochs", "12", "--every", "0"]
-    places = ["--policy", "small.toml", "-o", "runs", "--results", "results.csv"]
+    places = ["--policy", "small.toml", "-o", "runs", "--table", "results.csv"]
     return ["train", "lenet5", *places, *limits, *more]
 
 
@@ -414,7 +414,7 @@ def test_run_appends_results(tmp_path):
 
 
 def test_train_command_writes_results(tmp_path, halfulp):
-    places = ["-o", tmp_path, "--results", tmp_path / "results.csv"]
+    places = ["-o", tmp_path, "--table", tmp_path / "results.csv"]
     code, out, err = halfulp("train", "lenet5", "--mac", "fp32", "--epochs", 2, "--limit", 400, *places)
     assert code == 0
     (row,) = rows(tmp_path / "results.csv")
@@ -430,7 +430,7 @@ def test_train_command_writes_results(tmp_path, halfulp):
 
 @pytest.mark.slow
 def test_train_command_prints_and_records_counts(tmp_path, halfulp):
-    words = ["--mac", SR, "--epochs", 1, "--limit", 8, "-o", tmp_path, "--results", tmp_path / "results.csv"]
+    words = ["--mac", SR, "--epochs", 1, "--limit", 8, "-o", tmp_path, "--table", tmp_path / "results.csv"]
     code, out, _ = halfulp("train", "lenet5", *words, "--counts")
     (row,) = rows(tmp_path / "results.csv")
     assert code == 0
@@ -449,7 +449,7 @@ def test_train_command_prints_and_records_counts(tmp_path, halfulp):
         (["--mac", SR, "--resume", "--restart"], "--restart"),
         (["--mac", SR, "--resume", "-o", "nowhere"], "to resume"),
         (["--mac", SR, "--data", "nowhere"], "train-images-idx3-ubyte"),
-        (["--mac", SR, "--results", "small.toml"], "small.toml has no column mac"),
+        (["--mac", SR, "--table", "small.toml"], "small.toml has no column mac"),
         (["--mac", SR, "--layer", "11"], "invalid --layer '11': expected PATTERN=POLICY, such as '*norm*=fp32'"),
         (["--mac", SR, "--layer", "12=fp32"], "'12' matches no layer that can be swapped"),
         (["--mac", SR, "--layer", "*=fp32"], "invalid --layer '*=fp32': expected a pattern of some layers"),
@@ -493,7 +493,7 @@ def test_train_command_runs_products_on_device(device, module, tmp_path, halfulp
             f'mac = "fp32"\n[layers."11"]\nmac = "e5m2*e5m2+e6m5.rn"\nbias = "e5m2.rn"\n{line}'
         )
         words = ["--policy", tmp_path / "policy.toml", "--epochs", 1, "--batch", 4, "--limit", 8]
-        code, out, err = halfulp("train", "lenet5", *words, "-o", tmp_path, "--results", tmp_path / "results.csv")
+        code, out, err = halfulp("train", "lenet5", *words, "-o", tmp_path, "--table", tmp_path / "results.csv")
         assert code == 0, err
         losses.append(out.partition("accuracy")[2])
     assert losses[0] == losses[1]
@@ -518,7 +518,7 @@ def test_train_command_rejects_unsupported_arithmetic(mac, said, tmp_path, halfu
 
 def test_train_command_rejects_unwritable_table(tmp_path, halfulp):
     (tmp_path / "file").touch()
-    places = ["-o", tmp_path, "--results", tmp_path / "file" / "results.csv"]
+    places = ["-o", tmp_path, "--table", tmp_path / "file" / "results.csv"]
     code, out, err = halfulp("train", "lenet5", "--mac", "fp32", "--limit", 4, *places)
     assert (code, out, err.count("\n")) == (3, "", 1)
     assert "results.csv could not be written: " in err
@@ -535,7 +535,7 @@ def test_train_command_rejects_missing_data(halfulp):
 
 
 def test_layers_have_policies_of_their_own(tmp_path, halfulp):
-    places = ["-o", tmp_path, "--results", tmp_path / "results.csv"]
+    places = ["-o", tmp_path, "--table", tmp_path / "results.csv"]
     words = [
         "--epochs",
         1,
@@ -559,7 +559,7 @@ def test_layers_have_policies_of_their_own(tmp_path, halfulp):
 @pytest.mark.parametrize("pattern", ["12", "aten.tanh", "11 @update aten.mm"])
 def test_patterns_without_operations_are_refused(pattern, tmp_path, halfulp):
     words = ["--emulate", "--mac", "bf16*bf16+fp32.rn", "--epochs", 1, "--limit", 4, "-o", tmp_path]
-    words += ["--results", tmp_path / "results.csv"]
+    words += ["--table", tmp_path / "results.csv"]
     code, out, err = halfulp("train", "lenet5", *words, "--layer", "11 @forward=fp32", "--layer", f"{pattern}=fp32")
     assert (code, out) == (2, "")
     assert f"{pattern!r} selects no operation of a training step" in err

@@ -82,7 +82,7 @@ def user(tmp_path, monkeypatch):
 
 
 def trained(halfulp, *words):
-    code, out, err = halfulp("train", *words, "-o", "runs", "--results", "results.csv")
+    code, out, err = halfulp("train", *words, "-o", "runs", "--table", "results.csv")
     assert code == 0, err
     return out, err
 
