@@ -18,7 +18,6 @@ from halfulp.tools.commands import (
     Parsed,
     Refused,
     also_written,
-    json_option,
     publish,
     report_folder,
     requests,
@@ -85,7 +84,6 @@ def _device(text: str) -> Target | None:
     help="yosys, or vivado, which also routes; default: yosys",
 )
 @clock_option("Vivado")
-@json_option
 @scheduled
 @also_written
 def synth(
@@ -162,7 +160,6 @@ def synth(
     type=Parsed(partial(_stages, "--stages")),
     help="register stages to try; default: by the delay model",
 )
-@json_option
 @scheduled
 @also_written
 def choose(

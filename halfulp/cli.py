@@ -108,8 +108,8 @@ EXAMPLES = {
     "tile": "tile --mac 'e5m2*e5m2+e6m5.sr10' --n 16 --m 8 -o kernel",
     "synth": "synth 'fma fp16*fp16+fp16' --target ecp5-85k --route",
     "choose": "choose 'mul fp16*fp16' --target ecp5-85k --clock 100",
-    "report": "report study.toml -o results",
-    "stats": "stats sru --rounds 4096",
+    "report study": "report study.toml -o results",
+    "stats sru": "stats sru --rounds 4096",
     "faults": "faults 'mac e5m2*e5m2+e6m5' --bit-flips 10000",
     "emulate": "emulate --mac 'bf16*bf16+fp32.rn, elementwise=bf16.rn' train.py",
     "train": "train lenet5 --mac 'e5m2*e5m2+e6m5.sr10' --epochs 1",
@@ -130,9 +130,19 @@ COMPLETE = "_HALFULP_COMPLETE"
 """Environment variable of shell completion: ``bash_source`` prints the script of a shell, and others complete words."""
 
 
-def _with_example(command: click.Command, words: str) -> click.Command:
-    """Return the command with its example below its help."""
-    command.epilog = f"\b\nExample:\n  halfulp {EXAMPLES.get(words, words)}"
+WITHOUT_JSON = {"emulate": "standard output is that of the program; -o writes the report as JSON"}
+"""Commands without ``--json``, with the reason."""
+
+
+def _finished(command: click.Command, words: str) -> click.Command:
+    """Return the command with its example below its help, and with ``--json``; a group with those of its commands."""
+    example = next((text for name, text in EXAMPLES.items() if f"{name} ".startswith(f"{words} ")), words)
+    command.epilog = f"\b\nExample:\n  halfulp {example}"
+    if isinstance(command, click.Group):
+        for name, part in command.commands.items():
+            _finished(part, f"{words} {name}")
+    elif words not in WITHOUT_JSON and not any("--json" in parameter.opts for parameter in command.params):
+        json_option(command)
     return command
 
 
@@ -153,13 +163,13 @@ class Lazy(click.Group):
         """Return the command with this name."""
         if cmd_name not in self.modules:
             command = super().get_command(ctx, cmd_name)
-            return command and _with_example(command, cmd_name)
+            return command and _finished(command, cmd_name)
         return self.load(ctx, self.modules[cmd_name], cmd_name)
 
     def load(self, ctx: click.Context, module: str, name: str) -> click.Command:
         """Import a command."""
         command: click.Command = pkgutil.resolve_name(f"{module}:{name.replace('-', '_')}")
-        return _with_example(command, f"{self.prefix}{name}")
+        return _finished(command, f"{self.prefix}{name}")
 
 
 class Commands(Lazy):
@@ -239,7 +249,6 @@ def cli() -> None:
 
 @cli.command(name="list")
 @click.argument("what", type=click.Choice(list(LISTS)))
-@json_option
 def list_(what: str) -> None:
     """Print boards, formats, grammar, matrix units, targets or units."""
     lines, rows = map(pkgutil.resolve_name, LISTS[what])
@@ -252,8 +261,8 @@ def doctor() -> None:
     from .doctor import findings
 
     lines = list(findings())
-    for line in lines:
-        click.echo(f"{line.state:8}{line.name:10}{line.text}")
+    text = "\n".join(f"{line.state:8}{line.name:10}{line.text}" for line in lines)
+    show(text, {"findings": [line._asdict() for line in lines]})
     if any(line.state == "needed" for line in lines):
         raise click.exceptions.Exit(1)
 

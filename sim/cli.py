@@ -12,7 +12,6 @@ from halfulp.options import unit_options
 from halfulp.tools.commands import (
     Command,
     also_written,
-    json_option,
     publish,
     report_folder,
     requests,
@@ -29,7 +28,6 @@ from halfulp.tools.jobs import JobPool
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="maximum number of independent vectors")
 @click.option("--vector", metavar="CODES", help="run one vector, such as 0x3c,0x40,0x001")
 @click.option("--wave", is_flag=True, help="write a waveform with decoded numbers")
-@json_option
 def sim(
     unit: str, fmt: str | None, seed: int, vectors: int | None, vector: str | None, wave: bool, **options: Any
 ) -> None:
@@ -86,7 +84,8 @@ def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> N
         steps = regressions.parse_steps(vector, Ports.inputs_of(built))
         row = regressions.with_results(built, steps, why)
         path, new = regressions.save(built, row)
-    click.echo(row.text(built))
+    text = row.text(built)
+    show(text, {"unit": built.spec.text, "vector": text, "file": path, "new": new})
     click.echo(f"halfulp: {'saved in' if new else 'already in'} {path}", err=True)
 
 
@@ -95,7 +94,6 @@ def save(unit: str, fmt: str | None, vector: str, why: str, **options: Any) -> N
 @click.option("--seed", default=0, metavar="N", type=click.IntRange(0), help="seed of the random generator; default: 0")
 @click.option("--vectors", metavar="N", type=click.IntRange(1), help="number of sampled vectors; default: every input")
 @click.option("--restart", is_flag=True, help="start over; default: resume an interrupted run")
-@json_option
 @scheduled
 def sweep(
     unit: str, fmt: str | None, seed: int, vectors: int | None, restart: bool, pool: JobPool, **options: Any
@@ -161,10 +159,13 @@ def vectors(
             raise ValueError("a numpy archive needs a file; give one with -o")
         built = implementation(unit, fmt, **options).buildable.component()
         table = vector_files.Table.of(built, seed=seed, limit=count)
+    data = {"unit": built.spec.text, "vectors": table.count}
     if output is None:
-        click.echo(vector_files.LAYOUTS[layout][1](table), nl=False)
+        text = vector_files.LAYOUTS[layout][1](table)
+        show(str(text).removesuffix("\n"), {**data, "files": [], "text": text})
     else:
         vector_files.write(table, layout, output)
+        show(None, {**data, "files": [{"path": output, "kind": "vectors"}]})
         click.echo(f"halfulp: wrote {table.count:,} vectors, {table.what}, to {output}", err=True)
 
 
@@ -177,7 +178,6 @@ def vectors(
     type=click.Path(exists=True, dir_okay=False, path_type=Path),
     help="vectors with the results of another unit",
 )
-@json_option
 @also_written
 def check(unit: str, fmt: str | None, results: Path, output: Path | None, **options: Any) -> None:
     """Explain wrong results of another unit or library.
@@ -230,7 +230,8 @@ def signoff(
         with pool, Bar("signoff") as bar:
             current = renew(folder, names, bar, pool)
         old = [row for row in read("signoff", folder) if row["unit"] in names and key_of(row) not in current]
-        click.echo("\n".join(f"stale: {row['text']}, of {row['date']}" for row in old) or "no record is stale")
+        lines = [f"stale: {row['text']}, of {row['date']}" for row in old] or ["no record is stale"]
+        show("\n".join(lines), {"stale": [{name: row[name] for name in ("text", "family", "date")} for row in old]})
         sys.exit(1 if old else 0)
     if oracles is not None:
         with requests():
@@ -239,5 +240,6 @@ def signoff(
         for record in write(folder, names, bar, pool, every=every):
             click.echo(f"halfulp: recorded {record['text']}", err=True)
             passed = passed and not failed(record)
-    click.echo("\n".join(table(names, folder)))
+    records = [record for record in read("signoff", folder) if record["unit"] in names]
+    show("\n".join(table(names, folder)), {"passed": passed, "records": records})
     sys.exit(0 if passed else 1)

@@ -3,11 +3,27 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import click
+
+from halfulp.cli import cli
+
 PROGRAM = [sys.executable, "-m", "halfulp"]
+
+
+def every_command(group: click.Group = cli, *words: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield every command, those of groups included, with its words."""
+    context = click.Context(group)
+    for name in group.list_commands(context):
+        command = group.get_command(context, name)
+        assert command is not None
+        if isinstance(command, click.Group):
+            yield from every_command(command, *words, name)
+        else:
+            yield " ".join((*words, name)), command
 
 
 def environment(**changes: str) -> dict[str, str]:

@@ -14,11 +14,13 @@ from halfulp.hdl.specs.build import AREA
 from halfulp.tools.commands import (
     Parsed,
     Refused,
+    listed,
     new_folder,
     publish,
     report_folder,
     requests,
     scheduled,
+    show,
     write_folder,
     written,
 )
@@ -160,19 +162,22 @@ def tile(
                 design.check(cells)
             bar.total("Verilog")
             files = design.files()
-    write_folder(folder, files)
+    written = write_folder(folder, files)
     limit, _ = board.target.max_clock(() if cells is None else used_blocks(cells))
     size = "of unknown size, because its costs are not recorded (add --estimate or --synth)"
     if cells is not None:
         count = f"{'' if synth else 'about '}{cores * cells.lut:,}"
         source = "synthesis" if synth else "synthesis of small kernels" if estimate else "records of small kernels"
         size = f"{count} LUT by {source}, {cells.share(board.target, cores)['LUT']:.1f} %"
-    click.echo(
+    text = (
         f"{cores} x {n} x {m} multiply-accumulates of {design.mac.expression} for {board.title}: "
         f"{size}, at a requested clock of {design.clock:g} MHz, with {stages} register stage{'s' * (stages != 1)} "
         f"({min(model, limit):.0f} MHz by the delay model)"
         + ("" if board.platform else f"; {board.name} has no XRT platform, so tile/ has only the flow of the array")
     )
+    sizes = {"cores": cores, "n": n, "m": m, "lut": cells and cores * cells.lut, "stages": stages}
+    clocks = {"clock": design.clock, "estimated_clock": min(model, limit)}
+    show(text, {"mac": design.mac.expression, "board": board.name, **sizes, **clocks, "files": listed(written)})
     if model < design.clock:
         raise CheckError(
             f"multiply-accumulates with {stages} register stages miss the clock of {design.clock:g} MHz by the delay "

@@ -11,6 +11,7 @@ from halfulp.boards.targets import ASIC, TARGETS
 from halfulp.hdl.formats import SATFINITE
 from halfulp.implementation import Implementation
 from halfulp.tools.digests import version
+from halfulp.tools.paths import kind_of
 
 from .contents import Package, PackagedPort, PackagedUnit, codes_of, format_fields, type_name
 from .streams import Channel
@@ -47,24 +48,16 @@ _CELL_FIGURES = {
 _COUNTS = ("LUT", "FF", "carry", "mux", "DSP", "BRAM", "URAM")
 
 _KINDS = {
-    ".v": "verilog",
-    ".sv": "systemverilog",
-    ".vhd": "vhdl",
-    ".py": "python",
     ".hex": "vectors",
     ".vlt": "waivers",
-    ".scala": "scala",
     ".core": "fusesoc",
     ".cpp": "model",
     ".h": "model",
-    ".sdc": "constraints",
-    ".xdc": "constraints",
     ".xml": "ipxact",
     ".md": "documentation",
     ".json": "schema",
-    "": "makefile",
 }
-"""Kinds of files by suffix."""
+"""Kinds of files of a package by suffix, where they are not those of `kind_of`."""
 
 _OF_TOOLS = {"asic": {".yaml": "librelane", ".py": "siliconcompiler"}}
 """Kinds of files in folders for tools."""
@@ -79,14 +72,15 @@ def manifest(package: Package, files: Mapping[str, str]) -> dict[str, Any]:
         "generator": {"name": "halfulp", "version": version("halfulp")},
         "formats": [_format(fmt) for fmt in package.formats],
         "units": [_unit(unit, package, files) for unit in package.units],
-        "files": [{"path": path, "kind": _kind(path), "sha256": _sha256(text)} for path, text in files.items()],
+        "files": [{"path": path, "kind": file_kind(path), "sha256": _sha256(text)} for path, text in files.items()],
     }
 
 
-def _kind(path: str) -> str:
+def file_kind(path: str) -> str:
     """Return the kind of a file; copies of Verilog in the cores of Vivado are not that of the package."""
     folder, suffix = path.partition("/")[0], Path(path).suffix
-    return _OF_TOOLS.get(folder, {}).get(suffix) or ("vivado" if folder == "vivado" else _KINDS[suffix])
+    own = _OF_TOOLS.get(folder, {}).get(suffix) or ("vivado" if folder == "vivado" else _KINDS.get(suffix))
+    return own or kind_of(Path(path))
 
 
 def _format(fmt: Any) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from halfulp.fpga.constraints import DEFAULT_CLOCK
 from halfulp.hdl.specs.build import MAX_BESIDE
 from halfulp.implementation import implementation
 from halfulp.options import unit_options
-from halfulp.tools.commands import Command, Parsed, Refused, new_folder, requests, write_folder
+from halfulp.tools.commands import Command, Parsed, Refused, listed, new_folder, requests, show, write_folder
 
 DEFAULT_TARGET = "vu9p"
 """Default device."""
@@ -157,11 +157,11 @@ def emit(
         if enable != "high" or ports or no_initial:
             raise Refused("--enable, --ports and --no-initial are for Verilog and packages; omit them with --flow")
         clock = DEFAULT_CLOCK if clock is None else clock
-        _flow(built, output, target, clock_mhz=clock, dsp=asked.build.dsp, name=name, reset=reset)
+        _flow(built, asked.spec.text, output, target, clock_mhz=clock, dsp=asked.build.dsp, name=name, reset=reset)
         return
     if target is not None and clock is None and not placed:
         raise Refused("--target is the device of a flow or of stages; add --flow vivado, --clock or --pipeline")
-    _verilog(built, output, name=name, **controls)
+    _verilog(built, asked.spec.text, output, name=name, **controls)
 
 
 def _folder_of(package: bool, flow: str | None) -> str:
@@ -224,15 +224,19 @@ def _package(units: list[tuple[str, str | None]], output: str | None, *, name: s
         if name is None and len(built) > 1:
             raise ValueError("a package of several units needs a name; add --name NAME")
         from halfulp.fpga.package import files
+        from halfulp.fpga.package.manifest import file_kind
         from halfulp.units.verilog import default_name
 
         with Bar("emit --package") as bar:
             name = default_name(built[0], **controls) if name is None else name
             texts = files(built, name, prefix=prefix, progress=bar, streams=streams, **controls)
-    write_folder(folder, texts)
+    kinds = [
+        {"path": path, "kind": file_kind(name)} for path, name in zip(write_folder(folder, texts), texts, strict=True)
+    ]
+    show(None, {"units": [unit.spec.text for unit in built], "files": kinds})
 
 
-def _verilog(built: Any, output: str | None, **how: Any) -> None:
+def _verilog(built: Any, unit: str, output: str | None, **how: Any) -> None:
     from halfulp.sim.build import verilog
     from halfulp.tools.paths import write_whole
     from halfulp.tools.progress import Bar
@@ -250,12 +254,13 @@ def _verilog(built: Any, output: str | None, **how: Any) -> None:
     with requests(), Bar(f"emit {built.name}"):
         text = verilog(built, **how)
     if path is None:
-        click.echo(text, nl=False)
+        show(text.removesuffix("\n"), {"units": [unit], "files": [], "text": text})
     else:
         write_whole(path, text)
+        show(None, {"units": [unit], "files": listed([path])})
 
 
-def _flow(built: Any, output: str | None, target: Target | None, **how: Any) -> None:
+def _flow(built: Any, unit: str, output: str | None, target: Target | None, **how: Any) -> None:
     from .vivado import knows, scripts
 
     if target is None or not knows(target):
@@ -266,4 +271,4 @@ def _flow(built: Any, output: str | None, target: Target | None, **how: Any) -> 
     folder = new_folder(output)
     with requests():
         texts = scripts(built, target, **how)
-    write_folder(folder, texts)
+    show(None, {"units": [unit], "files": listed(write_folder(folder, texts))})

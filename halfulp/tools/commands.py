@@ -19,7 +19,7 @@ import click
 
 from .errors import CheckError, ToolError
 from .jobs import JobPool
-from .paths import build_root, machine_errors, replacing_folder
+from .paths import build_root, kind_of, machine_errors, replacing_folder
 from .progress import heartbeat
 
 if TYPE_CHECKING:
@@ -98,7 +98,7 @@ _INSTEAD = {
     "--results": "--table is the table to which the result is added",
     "--measure": "--synth synthesises the kernel",
 }
-"""Explanations of options that commands do not have, in place of the most similar names; the command has those named."""
+"""Explanations of absent options, in place of the most similar names, for commands with the options they name."""
 
 
 def _sentence(error: click.ClickException) -> str:
@@ -195,13 +195,17 @@ def _as_json(ctx: click.Context, parameter: click.Parameter, chosen: bool) -> No
 json_option = click.option(
     "--json", is_flag=True, expose_value=False, callback=_as_json, help="print results as JSON, one object a line"
 )
-"""Decorator that adds ``--json`` to a command that prints by `show` and `publish`."""
+"""Decorator that adds ``--json`` to a command that prints by `show` and `publish`; the program adds it to all."""
 
 
 def show(text: str | None, data: Any) -> None:
-    """Print a result: its text, if it has one, with a coloured verdict; with ``--json`` its data on one line."""
+    """Print a result: its text, if it has one, with a coloured verdict; with ``--json`` its data on one line.
+
+    None as data is a line for people only, which is no result.
+    """
     if _is_json():
-        click.echo(json.dumps(_plain(data), allow_nan=False))
+        if data is not None:
+            click.echo(json.dumps(_plain(data), allow_nan=False))
         return
     if text is None:
         return
@@ -246,12 +250,18 @@ def new_folder(output: str) -> Path:
     return folder
 
 
-def write_folder(folder: Path, files: Mapping[str, str]) -> None:
-    """Write a folder of files atomically; ``files`` maps paths to texts."""
+def write_folder(folder: Path, files: Mapping[str, str]) -> list[Path]:
+    """Write a folder of files atomically, and return their paths; ``files`` maps paths to texts."""
     with replacing_folder(folder) as scratch:
         for path, text in files.items():
             (scratch / path).parent.mkdir(parents=True, exist_ok=True)
             (scratch / path).write_text(text)
+    return [folder / path for path in files]
+
+
+def listed(files: Iterable[Path]) -> list[dict[str, Any]]:
+    """Return the paths of written files with their kinds, for results as JSON."""
+    return [{"path": path, "kind": kind_of(path)} for path in files]
 
 
 def report_folder(output: Path | None) -> Path:
@@ -266,11 +276,12 @@ def publish(
     report: "Report", folder: Path | None, lines: Iterable[str] = (), data: Mapping[str, Any] | None = None
 ) -> None:
     """Print the tables of a report and lines below them, or JSON with ``data``; write the files to the folder."""
-    if _is_json():
-        show(None, {"tables": report.rows(), **(data or {})})
-    else:
+    if not _is_json():
         click.echo(report.markdown(), nl=False)
         for line in lines:
             click.echo(line)
-    for path in report.write(folder) if folder is not None else ():
+    files = report.write(folder) if folder is not None else []
+    for path in files:
         click.echo(f"halfulp: wrote {path}", err=True)
+    if _is_json():
+        show(None, {"tables": report.rows(), **(data or {}), "files": listed(files)})

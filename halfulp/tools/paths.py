@@ -210,3 +210,26 @@ def write_whole(path: Path, data: str | bytes, doing: str | None = None) -> None
             return
         with replacing(path) as file:
             file.write(payload)
+
+
+_KINDS = {
+    ".v": "verilog",
+    ".sv": "systemverilog",
+    ".svh": "systemverilog",
+    ".vhd": "vhdl",
+    ".py": "python",
+    ".cpp": "c++",
+    ".h": "c",
+    ".md": "markdown",
+    ".tex": "latex",
+    ".sdc": "constraints",
+    ".xdc": "constraints",
+    ".cfg": "configuration",
+    "": "makefile",
+}
+"""Kinds of files by suffix, where it is not the kind."""
+
+
+def kind_of(path: Path) -> str:
+    """Return the kind of a file that a command writes, by its suffix."""
+    return _KINDS.get(path.suffix, path.suffix.removeprefix("."))

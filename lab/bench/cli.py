@@ -2,7 +2,9 @@
 
 import shlex
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 from click.core import ParameterSource
@@ -11,7 +13,7 @@ from halfulp.boards.targets import Target, check_route
 from halfulp.fpga.vendor.cli import target_option
 from halfulp.hdl.specs.build import MAX_PIPELINE
 from halfulp.implementation import implementations
-from halfulp.tools.commands import Refused, json_option, publish, report_folder, requests, scheduled, show, written
+from halfulp.tools.commands import Refused, publish, report_folder, requests, scheduled, show, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
 from halfulp.tools.records import read_records
@@ -46,11 +48,14 @@ def bench(output: Path | None, gpu: bool) -> None:
     if output is not None and not output.parent.is_dir():
         raise click.UsageError(f"{output.parent} is no folder; give a file in an existing folder")
     speeds: list[Speed] = []
+    times: list[dict[str, Any]] = []
     units = [*matrix_units(speeds), "", *packages.table(speeds)]
-    click.echo("\n".join([*table(), "", *products(speeds), "", *units, "", *first_calls(), "", *quantizations(), ""]))
+    lines = [*table(times), "", *products(speeds), "", *units, "", *first_calls(times), "", *quantizations(times), ""]
+    show("\n".join(lines), None)
     with Bar("bench") as bar:
         for line in steps(speeds, progress=bar):
-            click.echo(line)
+            show(line, None)
+    show(None, {"speeds": [*times, *(asdict(speed) | {"ratio": speed.ratio} for speed in speeds)]})
     if output is not None:
         write(speeds, output)
 
@@ -60,7 +65,7 @@ def _bench_gpu() -> None:
 
     with requests():
         here = device()
-    if not study(here, click.echo):
+    if not study(here, show):
         sys.exit(1)
 
 
@@ -71,7 +76,6 @@ def _no_unit(ctx: click.Context, parameter: click.Parameter, unit: str | None) -
 
 @click.command()
 @click.argument("unit", required=False, metavar="", expose_value=False, callback=_no_unit)
-@json_option
 @scheduled
 @written
 def cost(pool: JobPool, output: Path | None) -> None:

@@ -5,7 +5,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -153,17 +153,20 @@ def run_tests(seconds: float) -> str | None:
     return None if done.returncode == 0 else (done.stdout + done.stderr).strip().splitlines()[-1]
 
 
-def study(here: torch.device, show: Callable[[str], None], side: int = SIDE) -> bool:
-    """Show the table and the result of the tests; return True if all bits are those of the CPU."""
+def study(here: torch.device, show: Callable[[str, Any], None], side: int = SIDE) -> bool:
+    """Show the table and the result of the tests; return True if all bits are those of the CPU.
+
+    ``show`` takes a line and its data, or None.
+    """
     began = time.monotonic()
-    show(f"{side} x {side} numbers on {_name(here)}; bits as on the CPU, time relative to torch.matmul in FP32")
-    show(HEADER)
+    show(f"{side} x {side} numbers on {_name(here)}; bits as on the CPU, time relative to torch.matmul in FP32", None)
+    show(HEADER, None)
     equal = True
     for row in rows(here, side):
-        show(str(row))
+        show(str(row), asdict(row))
         equal = equal and row.equal
     failure = run_tests(max(SECONDS - (time.monotonic() - began), 1))
-    show(f"tests: {failure or 'passed'}")
+    show(f"tests: {failure or 'passed'}", {"tests": failure or "passed"})
     return equal and failure is None
 
 

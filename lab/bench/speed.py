@@ -68,8 +68,8 @@ def write(speeds: Sequence[Speed], path: Path) -> None:
     pd.DataFrame(rows).assign(measured=measured).to_csv(path, index=False)
 
 
-def table() -> list[str]:
-    """Return the lines of the table of units."""
+def table(times: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of the table of units, and append their times and rates."""
     lines = [
         f"{'unit':34}{'exact':>10}{'golden':>10}{'ratio':>8}   {'cocotb':>12}{'loop':>14}{'ratio':>8}",
         f"{'':34}{'ns/vector':>10}{'ns/vector':>10}{'':8}   {'vectors/s':>12}{'vectors/s':>14}",
@@ -79,6 +79,8 @@ def table() -> list[str]:
         vectors = make(Ports.inputs_of(unit), result_formats(unit), seed=0, limit=CHUNK)
         exact, golden = _models(unit, vectors)
         slow, fast = _simulators(unit, vectors)
+        rates = {"cocotb_vectors_per_second": slow, "loop_vectors_per_second": fast}
+        times.append({"kind": "unit", "subject": unit.name, "exact_seconds": exact, "golden_seconds": golden, **rates})
         lines.append(
             f"{unit.name:34}{exact * 1e9:10,.0f}{golden * 1e9:10,.1f}{exact / golden:7,.0f}x"
             f"   {slow:12,.0f}{fast:14,.0f}{fast / slow:7,.0f}x"
@@ -175,8 +177,8 @@ FIRST_CALLS = ("e4m3fn*e4m3fn+fp32.rn", "mxint8*mxint8+fp32.rn", "nvfp4*nvfp4+fp
 """Descriptions whose first calls are measured."""
 
 
-def first_calls() -> list[str]:
-    """Return the lines of the table of the first calls of products whose kernels are not compiled yet."""
+def first_calls(times: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of the first calls of products whose kernels are not compiled yet, and append their times."""
     import torch
 
     from halfulp import golden
@@ -195,12 +197,13 @@ def first_calls() -> list[str]:
                 began = time.perf_counter()
                 golden.gemm(x, y, text)
                 calls.append((time.perf_counter() - began) / plain)
+            times.append({"kind": "calls", "subject": text, "ratios": calls})
             lines.append(f"{text:34}{calls[0]:9,.0f}x{calls[1]:11,.1f}x{calls[9]:7,.1f}x")
     return lines
 
 
-def quantizations() -> list[str]:
-    """Return the lines of the table of conversions to blocks, each with an FP32 addition measured in alternation."""
+def quantizations(times: list[dict[str, Any]]) -> list[str]:
+    """Return the lines of conversions to blocks, each in alternation with an FP32 addition, and append their times."""
     import torch
 
     from halfulp import golden
@@ -213,6 +216,7 @@ def quantizations() -> list[str]:
     with threads(THREADS):
         for block in QUANTIZATIONS:
             ours, plain = in_turns(partial(golden.quantize_blocks, x, block), partial(torch.add, x, 1))
+            times.append({"kind": "blocks", "subject": block, "seconds": ours, "baseline": plain})
             lines.append(f"{block:34}{ours * 1e3:10.1f}{plain * 1e3:12.1f}{ours / plain:7,.1f}x")
     return lines
 

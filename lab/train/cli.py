@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.tools.commands import Refused, requests, scheduled
+from halfulp.tools.commands import Refused, requests, scheduled, show
 from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress
 
@@ -357,9 +357,8 @@ def _print_row(row: dict[str, str]) -> None:
 
     accuracy = f"accuracy {float(row['accuracy']):.2f} %, " if row["accuracy"] != NONE else ""
     scores = "".join(f"{name} {float(row[name]):.2f}, " for name in ("perplexity", "BLEU") if row[name])
-    click.echo(f"{row['mac']}, {row['network']}, seed {row['seed']}: {accuracy}{scores}loss {row['loss']}")
-    if row["counts"]:
-        click.echo(str(Counts(row["counts"])))
+    text = f"{row['mac']}, {row['network']}, seed {row['seed']}: {accuracy}{scores}loss {row['loss']}"
+    show(text + (f"\n{Counts(row['counts'])}" if row["counts"] else ""), row)
 
 
 def _print_files(runs: Sequence["Run"], rows: int, table: Path) -> None:

@@ -59,9 +59,8 @@ def coverage(
             endings=("png", "svg"),
             hidden=[f"{stem}-bins"],
         )
-        publish(files, folder)
-        click.echo("\n" + "\n".join(verdicts.lines()))
         closed = result.passed and verdicts.closed
-        click.echo(f"{built.name}: {'CLOSED' if closed else 'OPEN'}")
+        lines = ["", *verdicts.lines(), f"{built.name}: {'CLOSED' if closed else 'OPEN'}"]
+        publish(files, folder, lines, {"unit": built.spec.text, "passed": result.passed, "closed": closed})
         passed = passed and closed
     sys.exit(0 if passed else 1)

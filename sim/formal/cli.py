@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from halfulp.options import unit_options
-from halfulp.tools.commands import Command, also_written, publish, report_folder, requests, scheduled
+from halfulp.tools.commands import Command, also_written, publish, report_folder, requests, scheduled, show
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 
@@ -45,6 +45,8 @@ def formal(unit: str, fmt: str | None, seconds: float, pool: JobPool, output: Pa
         for finding in examine(wanted, limit=seconds, progress=bar, pool=pool):
             findings.append(finding)
             if finding.lines:
-                click.echo("\n".join([f"{finding.claim.kind} of {finding.claim.unit} is refuted", *finding.lines, ""]))
+                claim = finding.claim
+                text = "\n".join([f"{claim.kind} of {claim.unit} is refuted", *finding.lines, ""])
+                show(text, {"refuted": claim.kind, "unit": claim.unit, "lines": finding.lines})
     publish(Report({"formal": table(findings)}), folder)
     sys.exit(1 if any(finding.lines for finding in findings) else 0)

@@ -54,9 +54,9 @@ def mutate(
     with pool, Bar(built.name) as bar:
         campaign = mutation.mutate(built, count=mutants, seed=seed, stream=stream, progress=bar, pool=pool)
     tables = {"mutation": mutation.table(campaign), "mutants": mutation.mutants_table(campaign)}
-    publish(Report(tables, hidden=["mutants"]), folder)
-    for line in mutation.survivors(campaign):
-        click.echo(line)
+    survivors = mutation.survivors(campaign)
+    data = {"unit": built.spec.text, "survivors": len(campaign.survivors()), "lines": survivors}
+    publish(Report(tables, hidden=["mutants"]), folder, survivors, data)
     if save:
         for path in mutation.save(campaign):
             click.echo(f"halfulp: saved in {path}", err=True)

@@ -12,7 +12,7 @@ import click
 import pytest
 from click.testing import CliRunner
 
-from halfulp.cli import COMMANDS, EXAMPLES, GROUPS, REPORTS, cli
+from halfulp.cli import COMMANDS, EXAMPLES, GROUPS, cli
 from halfulp.hdl.formats import parse
 from halfulp.hdl.formats.rounding import MODES
 from halfulp.hdl.specs import COMPOSED, AddSpec, MulSpec
@@ -21,7 +21,7 @@ from halfulp.tools.commands import run, show
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
 from halfulp.units.catalogue import CATALOGUE
-from tests.program import Program, environment, process, refused
+from tests.program import Program, environment, every_command, process, refused
 from tests.settings import ROOT
 
 UNITS = sum(row.spec.takes(parse("e2m1fn"), None) for row in CATALOGUE.values())
@@ -239,7 +239,7 @@ def test_help_of_every_command_fits_its_lines(halfulp: Program) -> None:
     assert "{boards|formats|grammar|matrix-units|targets|units}" in re.sub(r"\n\s+", "", halfulp("list", "--help")[1])
 
 
-WITH_EXAMPLE = [*COMMANDS, "list", "doctor", *(f"report {name}" for name in REPORTS)]
+WITH_EXAMPLE = [*dict(every_command()), "report", "stats", "report study.toml"]
 
 
 @pytest.mark.parametrize("words", WITH_EXAMPLE)
@@ -266,7 +266,7 @@ def test_help_has_an_example_that_parses(
 
 
 def test_examples_are_those_of_commands() -> None:
-    assert {*EXAMPLES} <= {*WITH_EXAMPLE, "report", "stats"}
+    assert {*EXAMPLES} <= {*WITH_EXAMPLE, "report study"}
 
 
 def test_help_has_own_options_before_those_of_units(halfulp: Program) -> None:

@@ -1,29 +1,20 @@
-"""Options of all commands: one meaning for each name."""
+"""Options of all commands: one meaning for each name, and results as JSON."""
 
+import ast
+import json
 import shlex
 from collections import defaultdict
-from collections.abc import Iterator
+from pathlib import Path
 
 import click
 import pytest
 
-from halfulp.cli import cli
-from tests.program import Program, refused
+from halfulp.cli import REPORTS, WITHOUT_JSON
+from tests.program import Program, every_command, refused
+from tests.settings import ROOT
 
-
-def commands(group: click.Group = cli, *words: str) -> Iterator[tuple[str, click.Command]]:
-    """Yield every command, those of groups included, with its words."""
-    context = click.Context(group)
-    for name in group.list_commands(context):
-        command = group.get_command(context, name)
-        assert command is not None
-        if isinstance(command, click.Group):
-            yield from commands(command, *words, name)
-        else:
-            yield " ".join((*words, name)), command
-
-
-COMMANDS = dict(commands())
+COMMANDS = dict(every_command())
+"""Every command by its words."""
 
 SEVERAL_KINDS = {
     "--output": "a file or a folder, as the command writes",
@@ -65,7 +56,118 @@ def test_target_is_a_device_or_its_family_in_all_commands(halfulp: Program) -> N
                 for device in ("ecp5-85k", "ecp5"):
                     value = option.type.convert(device, option, None)
                     assert getattr(value, "name", value) == ("ecp5" if isinstance(value, str) else "ecp5-85k"), name
-    emitted = [halfulp("emit", "mul e4m3", "--clock", "200", "--target", target)[1] for target in ("ecp5-85k", "ecp5")]
-    assert emitted[0] == emitted[1]
-    assert halfulp("vectors", "mul e2m1fn", "--clock", "200", "--target", "vu9p")[0] == 0
-    assert "unknown target 'vu8p'" in refused(halfulp("sim", "mul e4m3", "--clock", "200", "--target", "vu8p"), 2)
+    words = ("vectors", "mul e2m1fn", "--vectors", 2, "--clock", 50, "--target")
+    assert halfulp(*words, "ecp5-85k") == halfulp(*words, "ecp5")
+    assert "unknown target 'vu8p'" in refused(halfulp(*words, "vu8p"), 2)
+
+
+# Results as JSON ----------------------------------------------------------------------------------------------------
+
+STUDY = """
+macs = ["e2m1fn*e2m1fn+e3m2fn.rn"]
+targets = ["ecp5-85k"]
+[dots]
+distributions = ["normal"]
+lengths = [4]
+count = 8
+"""
+"""Small study."""
+
+CHEAP = {
+    "sim": "'mul e2m1fn' --vectors 20",
+    "save": "'mul e2m1fn' --vector 1,2",
+    "vectors": "'mul e2m1fn' -o mul.txt",
+    "check": "'mul e2m1fn' --results given.txt",
+    "formal": "'mul e2m1fn' --seconds 5",
+    "emit": "'mul e2m1fn'",
+    "synth": "'mul e2m1fn' --target ecp5-85k",
+    "signoff": "mul --compare -o signoff",
+    "doctor": "",
+    "list": "units",
+}
+"""Arguments of commands that take seconds."""
+
+DEAR = {
+    "tile": "-o tile",
+    "stats sru": "--rounds 64 -o stats",
+    "faults": "'mul e2m1fn' --stuck-at 4 -o faults",
+    "sweep": "'mul e2m1fn'",
+    "uvm": "'mul e2m1fn' --vectors 20",
+    "coverage": "'mul e2m1fn' -o coverage",
+    "mutate": "'mul e2m1fn' -n 4",
+    "choose": "'mul e2m1fn' --clock 100 --stages 0..1",
+    "train": "lenet5 --mac fp32 --limit 8 --epochs 1 -o runs --table runs.csv",
+    "match": "lenet5 --model published -o match",
+    "report study": "",
+    "report clocks": "'mul e2m1fn' --stages 1 --count 0",
+    "report composed": "-o composed",
+    "report pwl": "exp --pieces 2 --target ecp5 -o pwl",
+    "report peers": "given.v --top given -o peers",
+    "report tiles": "--largest 1 -o tiles",
+    "report steps": "-o steps",
+}
+"""Arguments of commands that take longer."""
+
+OTHERS = {
+    "bench": "minutes",
+    "cost": "an hour; test_cost_prints_rows_as_json",
+    **{f"report {name}": "minutes to hours" for name in REPORTS if f"report {name}" not in DEAR},
+}
+"""Commands that take too long for a test, with the reason; their output has the same functions."""
+
+
+@pytest.mark.parametrize("words", [*CHEAP, *(pytest.param(words, marks=pytest.mark.slow) for words in DEAR)])
+def test_standard_output_with_json_is_json(
+    halfulp: Program, words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HALFULP_REGRESSIONS", str(tmp_path))
+    Path("given.txt").write_text("1 2 0\n")
+    Path("given.v").write_text("module given(input a, output b); assign b = ~a; endmodule\n")
+    Path("study.toml").write_text(STUDY)
+    given = {**CHEAP, **DEAR}[words]
+    line = f"{words} {given}".replace("report study", "report study.toml -o study")
+    code, out, err = halfulp(*shlex.split(line), "--json")
+    assert code in (0, 1), err
+    results = [json.loads(text) for text in out.splitlines()]
+    assert results
+    assert all(isinstance(result, dict) and result for result in results)
+    for file in (file for result in results for file in result.get("files", ())):
+        assert (Path(file["path"]).is_file(), bool(file["kind"])) == (True, True), file
+
+
+def test_every_command_takes_json() -> None:
+    takes = {name for name, command in COMMANDS.items() if any("--json" in option.opts for option in command.params)}
+    assert takes == {*COMMANDS} - {*WITHOUT_JSON}
+    assert {*COMMANDS} | {"report study"} == {*CHEAP, *DEAR, *OTHERS, *WITHOUT_JSON}
+
+
+def test_commands_print_results_by_the_functions_that_know_json() -> None:
+    found = []
+    for path in [
+        *ROOT.glob("*/cli.py"),
+        *ROOT.glob("*/*/cli.py"),
+        *ROOT.glob("lab/bench/*.py"),
+        ROOT / "halfulp" / "doctor.py",
+    ]:
+        for call in ast.walk(ast.parse(path.read_text())):
+            if isinstance(call, ast.Call) and ast.unparse(call.func) in ("click.echo", "click.secho", "print"):
+                if not {"err", "file"} & {word.arg for word in call.keywords}:
+                    found.append(f"{path}:{call.lineno}")
+    assert found == []
+
+
+def test_files_of_emit_have_kinds(halfulp: Program, tmp_path: Path) -> None:
+    def kinds(*words: str) -> dict[str, str]:
+        code, out, err = halfulp("emit", "mul e2m1fn", *words, "--json")
+        assert code == 0, err
+        result = json.loads(out)
+        assert result["units"] == ["mul e2m1fn*e2m1fn.rn"]
+        return {Path(file["path"]).name: file["kind"] for file in result["files"]}
+
+    assert kinds("-o", str(tmp_path / "mul.v")) == {"mul.v": "verilog"}
+    flow = kinds("--flow", "vivado", "--target", "vu9p", "-o", str(tmp_path / "flow"))
+    assert {*flow.values()} == {"verilog", "tcl", "constraints"}
+    package = kinds("--package", "-o", str(tmp_path / "package"))
+    manifest = json.loads((tmp_path / "package" / "manifest.json").read_text())
+    assert {Path(file["path"]).name: file["kind"] for file in manifest["files"]}.items() <= package.items()

@@ -25,7 +25,7 @@ def lines(monkeypatch):
 
 @pytest.mark.slow
 def test_study_shows_bits_and_speed(lines):
-    assert gpu.study(CPU, lines.append, side=32)
+    assert gpu.study(CPU, lambda text, data: lines.append(text), side=32)
     assert lines[0].startswith("32 x 32 numbers on cpu")
     assert lines[2].startswith(gpu.PRODUCTS[0])
     assert len(lines) == 5 + len(gpu.CASTS) + len(gpu.ELEMENTWISE)
@@ -43,13 +43,13 @@ def test_study_fails_for_wrong_bits(lines, monkeypatch):
         return torch.tensor([0.0 if len(calls) % 2 else -0.0])
 
     monkeypatch.setattr(gpu, "_encoded", wrong)
-    assert not gpu.study(CPU, lines.append, side=8)
+    assert not gpu.study(CPU, lambda text, data: lines.append(text), side=8)
     assert "encode bf16.sr16" in "".join(line for line in lines if " NO " in line)
 
 
 def test_study_fails_for_failed_tests(lines, monkeypatch):
     monkeypatch.setattr(gpu, "run_tests", lambda seconds: "1 failed in 3 s")
-    assert not gpu.study(CPU, lines.append, side=8)
+    assert not gpu.study(CPU, lambda text, data: lines.append(text), side=8)
     assert lines[-1] == "tests: 1 failed in 3 s"
 
 
@@ -95,7 +95,7 @@ def test_study_runs_triton_kernels(tmp_path):
         "elements.WORTHWHILE = 1\n"
         "lines = []\n"
         "with triton_device() as device:\n"
-        "    assert gpu.study(device, lines.append, side=8)\n"
+        "    assert gpu.study(device, lambda text, data: lines.append(text), side=8)\n"
         "print(len(lines))\n"
     )
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
