@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from halfulp import __version__
+from halfulp.sim.toolchain import verilator
 from halfulp.tools.digests import NONE, version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.extras import DEVELOPMENT, extras, included, install, packages
@@ -41,13 +42,15 @@ def findings() -> Iterator[Finding]:
     for extra, requirements in extras().items():
         if extra in DEVELOPMENT:
             continue
-        missing = [name for name in requirements if any(version(part) == NONE for part in _parts(name))]
+        missing = [name for name in requirements if any(_is_absent(part) for part in _parts(name))]
         if missing:
             text = f"without {', '.join(included(name) or name for name in missing)}; {install(extra)}"
             yield Finding(extra, text, "absent")
         else:
             present.add(extra)
-            yield Finding(extra, ", ".join(included(name) or f"{name} {version(name)}" for name in requirements))
+            shown = [included(name) or f"{name} {version(name)}" for name in requirements]
+            yield Finding(extra, ", ".join(text for text in shown if not text.endswith(f" {NONE}")))
+    yield _verilator("sim" in present)
     for name, (use, origin) in PROGRAMS.items():
         command = shlex.split(os.environ.get("CXX") or "g++") if name == "c++" else [name]
         needed = "sim" in present and "optional" not in use
@@ -56,6 +59,20 @@ def findings() -> Iterator[Finding]:
         else:
             yield Finding(name, _first_line(command))
     yield _folder()
+
+
+def _is_absent(package: str) -> bool:
+    """Return True if a package is not installed; a Verilator of the system replaces that package."""
+    return version(package) == NONE and not (package == "verilator" and _verilator(True).state == "ok")
+
+
+def _verilator(needed: bool) -> Finding:
+    """Return the Verilator that simulations use."""
+    try:
+        tool = verilator()
+    except ToolError as error:
+        return Finding("verilator", str(error), "needed" if needed else "absent")
+    return Finding("verilator", f"{tool.version}, {tool.program}")
 
 
 def _parts(requirement: str) -> set[str]:

@@ -29,7 +29,7 @@ from .toolchain import (
     runtime,
     tools,
     verilate,
-    verilator_root,
+    verilator,
 )
 
 if TYPE_CHECKING:
@@ -278,7 +278,7 @@ def _build(made: Design, folders: dict[str, Path]) -> None:
     processes.run_all(translate)
     for kind, work in places.items():
         main = HERE / DRIVER[0] if kind in LIBRARIES else cocotb().share_dir / "lib" / "verilator" / "verilator.cpp"
-        more = [main, *[verilator_root() / "include" / "verilated_cov.cpp"] * (kind == "covered")]
+        more = [main, *[verilator().root / "include" / "verilated_cov.cpp"] * (kind == "covered")]
         # Compile one translation unit of each, because the headers take longer to read than the design.
         for folder in list(filter(Path.is_dir, work.iterdir())):
             included = [*sorted(folder.glob("*.cpp")), *(more if folder.name == "cpp" else [])]

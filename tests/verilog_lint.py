@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from halfulp.sim.toolchain import verilator_root
+from halfulp.sim.toolchain import verilator
 from tests.settings import ROOT
 
 WAIVERS = ROOT / "units" / "verilator.vlt"
@@ -20,16 +20,16 @@ LANGUAGES = {"2005": ("1364-2005", "-g2005"), "2012": ("1800-2012", "-g2012")}
 
 def lint(paths: Iterable[Path], top: str, *, language: str = "2005", waivers: Path = WAIVERS) -> None:
     """Lint files by all tools; fail if one warns, except for the waived warnings of ``verilator -Wall``."""
-    files, root = [str(path) for path in paths], verilator_root()
+    files, tool = [str(path) for path in paths], verilator()
     standard, icarus = LANGUAGES[language]
-    verilator = [str(root / "bin" / "verilator_bin"), "--lint-only", "--quiet", "--language", standard]
+    checks = [str(tool.program), "--lint-only", "--quiet", "--language", standard]
     ways = [[]] if language == "2005" else []
-    commands = [[*verilator, *way, *files, "--top-module", top] for way in (*ways, ["-Wall", str(waivers)])]
+    commands = [[*checks, *way, *files, "--top-module", top] for way in (*ways, ["-Wall", str(waivers)])]
     if shutil.which("iverilog"):
         commands.append(["iverilog", icarus, "-Wall", "-tnull", "-s", top, *files])
     for command in commands:
         answer = subprocess.run(
-            command, capture_output=True, text=True, env={"VERILATOR_ROOT": str(root), "PATH": "/usr/bin:/bin"}
+            command, capture_output=True, text=True, env=tool.environment | {"PATH": "/usr/bin:/bin"}
         )
         assert (answer.returncode, answer.stderr) == (0, ""), command
     command = [sys.executable, "-m", "tests.verilog_lint", *files, top]

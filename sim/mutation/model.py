@@ -13,6 +13,7 @@ from amaranth.back import rtlil
 from halfulp.sim.build import Design, emitter
 from halfulp.sim.driver import DriverPorts
 from halfulp.sim.formal.prove import Transition
+from halfulp.sim.toolchain import verilator
 from halfulp.tools import processes
 from halfulp.tools.cache import cached
 from halfulp.tools.digests import code, digest, version
@@ -155,7 +156,7 @@ def run_changes(
 
 
 def _versions() -> dict[str, str]:
-    return {name: version(name) for name in ("amaranth", "pyosys", "verilator", "torch")}
+    return {name: version(name) for name in ("amaranth", "pyosys", "torch")} | {"verilator": verilator().version}
 
 
 def unit_ports(unit: "Unit") -> DriverPorts:

@@ -64,6 +64,7 @@ def test_target_is_a_device_or_its_family_in_all_commands(halfulp: Program) -> N
 # Results as JSON ----------------------------------------------------------------------------------------------------
 
 STUDY = """
+title = "Small"
 macs = ["e2m1fn*e2m1fn+e3m2fn.rn"]
 targets = ["ecp5-85k"]
 [dots]
@@ -95,11 +96,11 @@ DEAR = {
     "uvm": "'mul e2m1fn' --vectors 20",
     "coverage": "'mul e2m1fn' -o coverage",
     "mutate": "'mul e2m1fn' -n 4",
-    "choose": "'mul e2m1fn' --clock 100 --stages 0..1",
+    "choose": "'mul e2m1fn' --clock 100 --stages 0..1 -o choose",
     "train": "lenet5 --mac fp32 --limit 8 --epochs 1 -o runs --table runs.csv",
     "match": "lenet5 --model published -o match",
     "report study": "",
-    "report clocks": "'mul e2m1fn' --stages 1 --count 0",
+    "report clocks": "'mul e5m2' --stages 2 --count 0 -o clocks",
     "report composed": "-o composed",
     "report pwl": "exp --pieces 2 --target ecp5 -o pwl",
     "report peers": "given.v --top given -o peers",

@@ -24,7 +24,7 @@ def test_doctor_finds_what_is_here():
     assert run.exit_code == 0, run.output
     names = [line.split()[1] for line in run.output.splitlines()]
     shown = [name for name in extras.extras() if name not in ("docs", "dev")]
-    assert names == ["halfulp", *shown, *doctor.PROGRAMS, "build"]
+    assert names == ["halfulp", *shown, "verilator", *doctor.PROGRAMS, "build"]
     assert {"golden", "fpga", "report", "all"} <= {*shown}
     assert "torch 2" in run.output
 

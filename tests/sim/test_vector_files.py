@@ -12,7 +12,7 @@ import torch
 from halfulp import golden
 from halfulp.implementation import Implementation
 from halfulp.sim import vector_files
-from halfulp.sim.toolchain import verilator_root
+from halfulp.sim.toolchain import verilator
 from halfulp.sim.vector_files import Table
 
 MUL = "mul e3m2fn*e3m2fn=e5m2"
@@ -95,9 +95,9 @@ def test_simulator_reads_include_file(halfulp, tmp_path: Path) -> None:
           end
         endmodule
     """)
-    root = verilator_root()
-    command = [root / "bin" / "verilator_bin", "--binary", "-j", "1", "--top-module", "top", "-o", "top", "top.sv"]
-    environment = os.environ | {"VERILATOR_ROOT": str(root)}
+    tool = verilator()
+    command = [tool.program, "--binary", "-j", "1", "--top-module", "top", "-o", "top", "top.sv"]
+    environment = os.environ | tool.environment
     subprocess.run(command, cwd=tmp_path, check=True, capture_output=True, env=environment)
     printed = subprocess.run([tmp_path / "obj_dir" / "top"], capture_output=True, text=True, check=True).stdout
     assert "".join(f"{line.upper()}\n" for line in printed.splitlines() if not line.startswith("-")) == lines

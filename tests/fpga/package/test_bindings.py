@@ -1,6 +1,7 @@
 """Black boxes of Chisel and SpinalHDL and modules of LiteX, against the ports of the Verilog and the manifest."""
 
 import json
+import os
 import re
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 from halfulp.fpga.package import files
 from halfulp.fpga.package.bindings import python_name, scala_name
 from halfulp.hdl.specs import Build
-from halfulp.sim.toolchain import verilator_root
+from halfulp.sim.toolchain import verilator
 from halfulp.units.catalogue import component
 from halfulp.units.verilog import verilog_ports
 
@@ -172,11 +173,11 @@ print(*platform.sources)
 """
         answer = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True)
         assert answer.returncode == 0, answer.stderr
-        root = verilator_root()
+        tool = verilator()
         # Of the text that migen writes.
         waived = ["-Wno-TIMESCALEMOD", "-Wno-INITIALDLY"]
-        lint = [str(root / "bin/verilator_bin"), "--lint-only", "--quiet", *waived, "--top-module", "top"]
+        lint = [str(tool.program), "--lint-only", "--quiet", *waived, "--top-module", "top"]
         files = ["top.v", *answer.stdout.split()]
-        env = {"VERILATOR_ROOT": str(root)}
+        env = os.environ | tool.environment
         done = subprocess.run([*lint, *files], cwd=tmp_path, capture_output=True, text=True, env=env)
         assert (done.returncode, done.stderr) == (0, "")

@@ -19,7 +19,7 @@ from halfulp.fpga.package import files
 from halfulp.fpga.package.contents import vhdl_name
 from halfulp.fpga.package.manifest import SCHEMA, costs
 from halfulp.hdl.specs import Build
-from halfulp.sim.toolchain import verilator_root
+from halfulp.sim.toolchain import verilator
 from halfulp.tools.commands import write_folder
 from halfulp.units.catalogue import component
 from halfulp.units.verilog import emit, verilog_ports
@@ -262,8 +262,8 @@ def test_package_makefile_uses_verilator_of_the_python_package(tmp_path: Path) -
 
 def test_package_makefile_uses_verilator_on_path_without_python(tmp_path: Path) -> None:
     write(tmp_path, files([component("mul e2m1fn*e2m1fn", Build())], "mul"))
-    root = verilator_root()
-    words = {"PATH": os.pathsep.join([str(root / "bin"), "/usr/bin", "/bin"]), "VERILATOR_ROOT": str(root)}
+    tool = verilator()
+    words = {"PATH": os.pathsep.join([str(tool.program.parent), "/usr/bin", "/bin"]), **tool.environment}
     answer = subprocess.run(["make", "lint"], cwd=tmp_path, capture_output=True, text=True, env=words, timeout=100)
     assert answer.returncode == 0, answer.stderr
 
