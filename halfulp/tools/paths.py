@@ -13,14 +13,19 @@ import stat
 import sys
 import tempfile
 import uuid
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 import platformdirs
-from filelock import FileLock, Timeout
 
 from .errors import ToolError
+
+with warnings.catch_warnings():
+    # Without fcntl, a file that exists is the lock, which is enough for the build folder of one user.
+    warnings.filterwarnings("ignore", "only soft file lock is available")
+    from filelock import FileLock, Timeout
 
 _FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 

@@ -397,7 +397,8 @@ import sys;"""
 
 @pytest.mark.parametrize("words", [["--help"], ["list", "units"], ["emit", "mul", "e5m2"]], ids=" ".join)
 def test_commands_run_without_the_modules_of_posix(words, tmp_path):
-    said = run(sys.executable, "-c", command(WINDOWS, *words), cwd=ROOT, HALFULP_BUILD=str(tmp_path / "build"))
+    program = [sys.executable, "-W", "error::UserWarning", "-c", command(WINDOWS, *words)]
+    said = run(*program, cwd=ROOT, HALFULP_BUILD=str(tmp_path / "build"))
     assert said == run(sys.executable, "-m", "halfulp", *words, cwd=ROOT, HALFULP_BUILD=str(tmp_path / "build"))
 
 
