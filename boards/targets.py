@@ -244,6 +244,10 @@ TARGETS = {
 }
 
 
+DEVICES = (*TARGETS, *FAMILIES)
+"""Names that `target_of` takes."""
+
+
 def target_of(name: str | Target) -> Target:
     """Return the device of a name, the first one of a family, or the given device.
 

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.boards.targets import ASIC, Target, check_route, target_of
+from halfulp.boards.targets import ASIC, DEVICES, Target, check_route, target_of
 from halfulp.hdl.specs.build import MAX_PIPELINE
+from halfulp.hdl.specs.pwl import FUNCTIONS, SLOPES
 from halfulp.implementation import Implementation, implementation, implementations
-from halfulp.options import unit_options
+from halfulp.options import FORMAT, unit_options
 from halfulp.tools.commands import (
     Command,
     Parsed,
@@ -65,7 +66,7 @@ def _device(text: str) -> Target | None:
 
 @click.command(cls=Command)
 @unit_options
-@target_option(type=Parsed(_device), help="device or asic, of halfulp list targets; default: vu9p")
+@target_option(type=Parsed(_device, (*DEVICES, ASIC)), help="device or asic, of halfulp list targets; default: vu9p")
 @click.option("--liberty", metavar="FILE", type=_FILE, help="standard cells of asic; default: OSU 0.18 um of Debian")
 @click.option("--delays", metavar="NS,NS,...", type=Parsed(_delays), help="compare delay targets of asic, in ns")
 @click.option("--power", is_flag=True, help="simulate vectors for the energy of asic")
@@ -261,9 +262,9 @@ def _counts(text: str) -> list[int]:
 
 
 @click.command()
-@click.argument("functions", nargs=-1, metavar="[FUNCTION]...")
-@click.option("--fmt", default="fxp4.12", metavar="FMT", help="operand format; default: fxp4.12")
-@click.option("--to", metavar="FMT", help="result format; default: that of the operand")
+@click.argument("functions", nargs=-1, metavar="[FUNCTION]...", type=Parsed(words=FUNCTIONS))
+@click.option("--fmt", default="fxp4.12", metavar="FMT", type=FORMAT, help="operand format; default: fxp4.12")
+@click.option("--to", metavar="FMT", type=FORMAT, help="result format; default: that of the operand")
 @click.option(
     "--pieces",
     default="2,3,4,8,16,32",
@@ -271,7 +272,13 @@ def _counts(text: str) -> list[int]:
     type=Parsed(_counts),
     help="numbers of segments; default: 2,3,4,8,16,32",
 )
-@click.option("--slopes", default="any", metavar="KIND", help="any, or pow2: sums of powers of two; default: any")
+@click.option(
+    "--slopes",
+    default="any",
+    metavar="KIND",
+    type=Parsed(words=SLOPES),
+    help="any, or pow2: sums of powers of two; default: any",
+)
 @target_option(help="device of `halfulp list targets`; default: vu9p")
 @scheduled
 @written

@@ -10,13 +10,14 @@ from typing import Any
 
 import click
 
-from halfulp.tools.commands import Refused, requests
+from halfulp.options import MAC_TEXTS
+from halfulp.tools.commands import Parsed, Refused, requests
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
 
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
-@click.option("--mac", metavar="MAC", help="MAC or policy of all operations")
+@click.option("--mac", metavar="MAC", type=Parsed(words=MAC_TEXTS), help="MAC or policy of all operations")
 @click.option(
     "--policy", "file", metavar="FILE", type=_FILE, help="TOML file of policies by module, operation and phase"
 )

@@ -1,16 +1,21 @@
 """Command-line arguments of a unit: its text, or the short form with a name, a format and options."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from functools import partial
 from typing import Any, TypeVar
 
 import click
 
-from halfulp.boards.targets import target_of
+from halfulp.boards.targets import DEVICES, target_of
 from halfulp.hdl.formats.catalogue import BLOCK_NAMES, NAMED
-from halfulp.hdl.formats.rounding import MODES
-from halfulp.hdl.specs import COMPOSED, UNITS
-from halfulp.hdl.specs.build import MAX_ITERATIONS, MAX_PIPELINE
+from halfulp.hdl.formats.rounding import MODES, PORTS
+from halfulp.hdl.formats.source import SHARINGS
+from halfulp.hdl.specs import COMPOSED, UNITS, pwl
+from halfulp.hdl.specs.build import GOALS, MAX_ITERATIONS, MAX_PIPELINE, STOCHASTIC, STRUCTURES
+from halfulp.hdl.specs.dot import EXACT, SEQUENTIAL
+from halfulp.hdl.specs.function import FUNCTIONS
+from halfulp.hdl.specs.grammar import continuations
 from halfulp.tools.commands import Parsed
 
 from .implementation import BUILD, DEFAULT_FORMAT
@@ -18,6 +23,33 @@ from .implementation import BUILD, DEFAULT_FORMAT
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 _STAGES, _STEPS = click.IntRange(0, MAX_PIPELINE), click.IntRange(0, MAX_ITERATIONS)
+
+FORMAT = Parsed(words=(*NAMED, *BLOCK_NAMES))
+"""Type of the text of a format."""
+
+UNIT = Parsed(words=partial(continuations, units=UNITS | COMPOSED, first=("all", *UNITS, *COMPOSED)))
+"""Type of a unit's name or text."""
+
+MAC_TEXTS = partial(continuations, units=UNITS, first=(*NAMED, *BLOCK_NAMES, *UNITS))
+"""Texts of multiply-accumulates that a shell completes."""
+
+GOAL = Parsed(words=GOALS)
+"""Type of the goal of a build."""
+
+_TYPES = {
+    "acc": Parsed(words=(*NAMED, "exact")),
+    "rounding": Parsed(words=(*MODES, "exact", *PORTS, "faithful")),
+    "sharing": Parsed(words=SHARINGS),
+    "stochastic": Parsed(words=STOCHASTIC),
+    "goal": GOAL,
+    "order": Parsed(words=(EXACT, SEQUENTIAL)),
+    "fn": Parsed(words=dict.fromkeys((*pwl.FUNCTIONS, *FUNCTIONS))),
+    "measure": Parsed(words=pwl.MEASURES),
+    "breakpoints": Parsed(words=pwl.BREAKPOINTS),
+    "slopes": Parsed(words=pwl.SLOPES),
+    "structure": Parsed(words=STRUCTURES),
+}
+"""Types of options of units whose values a shell completes; those of all formats are added."""
 
 # Descriptions with other operands than a, b and c name them.
 _FURTHER_OPERANDS = dict.fromkeys(name for cls in UNITS.values() for name in cls.OPERANDS if name not in "abc")
@@ -78,7 +110,7 @@ _CLOCK_OPTIONS = {
     "clock": click.option("--clock", metavar="MHZ", type=float, help="take as few register stages as meet a clock"),
     "target": click.option(
         "--target",
-        type=Parsed(lambda text: target_of(text).family.name),
+        type=Parsed(lambda text: target_of(text).family.name, DEVICES),
         metavar="NAME",
         help="device or family whose delays place register stages",
     ),
@@ -97,20 +129,13 @@ def unit_options(function: Function, **unit: Any) -> Function:
     text = f'UNIT is a name, with FMT{default} and options, or a text such as "mac e5m2*e5m2+e6m5.sr10".'
     function.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\n{text}"
     arguments = (
-        click.argument("unit", shell_complete=_among((*UNITS, *COMPOSED)), **unit),
-        click.argument("fmt", required=False, shell_complete=_among((*NAMED, *BLOCK_NAMES))),
+        click.argument("unit", type=UNIT, **unit),
+        click.argument("fmt", type=FORMAT, required=False),
     )
     for option in reversed((*arguments, *options)):
         function = option(function)
         added: Any = function.__click_params__[-1]  # type: ignore[attr-defined]  # click puts it there
+        added.type = FORMAT if added.metavar == "FMT" else added.type
+        added.type = _TYPES.get(added.name, added.type)
         added.section = "hardware" if added.name in BUILD or added.name in _CLOCK_OPTIONS else "unit"
     return function
-
-
-def _among(names: Iterable[str]) -> Callable[..., list[str]]:
-    """Return a function that completes one of some names in a shell."""
-
-    def complete(ctx: click.Context, parameter: click.Parameter, begun: str) -> list[str]:
-        return [name for name in names if name.startswith(begun)]
-
-    return complete

@@ -7,10 +7,12 @@ from typing import Any
 
 import click
 
+from halfulp.hdl.specs import UNITS
 from halfulp.implementation import implementation, implementations
 from halfulp.options import unit_options
 from halfulp.tools.commands import (
     Command,
+    Parsed,
     also_written,
     publish,
     report_folder,
@@ -197,7 +199,7 @@ def check(unit: str, fmt: str | None, results: Path, output: Path | None, **opti
 
 
 @click.command(cls=Command)
-@click.argument("units", nargs=-1, metavar="[UNIT]...")
+@click.argument("units", nargs=-1, metavar="[UNIT]...", type=Parsed(words=UNITS))
 @click.option(
     "--oracles",
     metavar="XML",

@@ -11,6 +11,7 @@ from halfulp.boards.targets import Target, used_blocks
 from halfulp.fpga.vendor.cli import target_option
 from halfulp.hdl.specs import Build, RunningSumSpec, parse_cell
 from halfulp.hdl.specs.build import AREA
+from halfulp.options import GOAL, MAC_TEXTS
 from halfulp.tools.commands import (
     Parsed,
     Refused,
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 MAC = "e5m2*e5m2+e6m5.sr10"
 
+NETWORKS = ("lenet5", "vgg16", "resnet20", "resnet50", "gru", "nanogpt", "smallgpt")
+"""Networks of `halfulp.fpga.match.workload`, which needs torch."""
+
 
 def _board_of(name: str) -> "Board":
     # Some boards import Amaranth for their platforms, which takes long.
@@ -41,20 +45,26 @@ def _board_of(name: str) -> "Board":
     return board_of(name)
 
 
+def _boards() -> list[str]:
+    from halfulp.boards.catalogue import BOARDS
+
+    return list(BOARDS)
+
+
 _board = click.option(
     "--board",
     default="u55c",
     metavar="NAME",
-    type=Parsed(_board_of),
+    type=Parsed(_board_of, lambda _: _boards()),
     help="board of `halfulp list boards`; default: u55c",
 )
 _mac = click.option(
-    "--mac", default=MAC, metavar="MAC", type=Parsed(parse_cell), help=f"multiply-accumulate; default: {MAC}"
+    "--mac", default=MAC, metavar="MAC", type=Parsed(parse_cell, MAC_TEXTS), help=f"multiply-accumulate; default: {MAC}"
 )
 
 
 @click.command()
-@click.argument("network")
+@click.argument("network", type=Parsed(words=NETWORKS))
 @_board
 @_mac
 @click.option(
@@ -114,7 +124,13 @@ def match(
 @click.option("--depth", default=32, metavar="N", type=int, help="vectors per row of a tile; default: 32")
 @click.option("--rows", default=1, metavar="N", type=int, help="rows of a tile per element; default: 1")
 @click.option("--pipeline", metavar="N", type=int, help="register stages; default: as the clock needs")
-@click.option("--goal", default=AREA, metavar="GOAL", help="area (default), speed, or loop: short loops of sums")
+@click.option(
+    "--goal",
+    default=AREA,
+    metavar="GOAL",
+    type=GOAL,
+    help="area (default), speed, or loop: short loops of sums",
+)
 @click.option("--clock", metavar="MHZ", type=float, help="clock of the kernels; default: that of the board")
 @click.option("--estimate", is_flag=True, help="estimate the size from small kernels, in minutes")
 @target_option(help="device of the flow of the bare array; default: vu9p")

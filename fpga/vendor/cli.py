@@ -6,17 +6,19 @@ from typing import Any
 
 import click
 
-from halfulp.boards.targets import TARGETS, Target, target_of
+from halfulp.boards.targets import DEVICES, TARGETS, Target, target_of
 from halfulp.fpga.constraints import DEFAULT_CLOCK
 from halfulp.hdl.specs.build import MAX_BESIDE
 from halfulp.implementation import implementation
-from halfulp.options import unit_options
+from halfulp.options import UNIT, unit_options
 from halfulp.tools.commands import Command, Parsed, Refused, listed, new_folder, requests, show, write_folder
 
 DEFAULT_TARGET = "vu9p"
 """Default device."""
 
-target_option = partial(click.option, "--target", default=DEFAULT_TARGET, metavar="NAME", type=Parsed(target_of))
+target_option = partial(
+    click.option, "--target", default=DEFAULT_TARGET, metavar="NAME", type=Parsed(target_of, DEVICES)
+)
 """Option for a device."""
 
 
@@ -78,7 +80,7 @@ def _stream_options(function: Any) -> Any:
 
 @click.command(cls=Command)
 @unit_options
-@click.argument("more", nargs=-1, metavar="[TEXT]...")
+@click.argument("more", nargs=-1, metavar="[TEXT]...", type=UNIT)
 @click.option("--package", is_flag=True, help="write a folder with wrappers, benches and manifest")
 @click.option("--name", metavar="NAME", help="name of module or package; default: from the text")
 @click.option("--prefix", default="", metavar="TEXT", help="prefix of the names of modules")

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
+from click.shell_completion import CompletionItem
 
 from .errors import CheckError, ToolError
 from .jobs import JobPool
@@ -154,10 +155,22 @@ def requests() -> Iterator[None]:
 
 
 class Parsed(click.ParamType):
-    """Parameter type that the function ``read`` parses; its ValueError or TypeError becomes `Refused`."""
+    """Parameter type that the function ``read`` parses; its ValueError or TypeError becomes `Refused`.
 
-    def __init__(self, read: Callable[[str], Any]) -> None:
-        self.name, self.read = "text", read
+    A shell completes its values from ``words``, which is also a function of the begun text.
+    """
+
+    name = "text"
+
+    def __init__(
+        self, read: Callable[[str], Any] = str, words: Iterable[str] | Callable[[str], Iterable[str]] = ()
+    ) -> None:
+        self.read, self.words = read, words
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
+        """Complete a text."""
+        words = self.words(incomplete) if callable(self.words) else self.words
+        return [CompletionItem(word) for word in words if word.startswith(incomplete)]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Parse a text."""

@@ -6,14 +6,14 @@ formats, rounding modes and random sources.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import MISSING, Field, dataclass, fields
 from functools import cached_property, partial
 from typing import Any, NoReturn, get_args
 
-from halfulp.hdl.formats.catalogue import is_block_text, is_format
+from halfulp.hdl.formats.catalogue import BLOCK_NAMES, NAMED, is_block_text, is_format
 from halfulp.hdl.formats.checks import did_you_mean, read_number
-from halfulp.hdl.formats.rounding import Rounding
+from halfulp.hdl.formats.rounding import ALL_MODES, Rounding
 from halfulp.hdl.formats.saturation import SUFFIXES as SATURATIONS
 from halfulp.hdl.formats.saturation import Saturation
 from halfulp.hdl.formats.source import parse_source
@@ -36,6 +36,7 @@ _SOURCE = re.compile(r"@\s*([\w-]+)")
 _STATE = re.compile(r":\s*(\w+)")
 _WORD = re.compile(r"([a-z_]+)(?:\s*=\s*([^\s=]+))?")
 _HEAD = re.compile(r"([A-Za-z_]+)([0-9]*)(?=\s|$)")
+_LAST = re.compile(rf"(.*?)([{re.escape(_OPERATORS)}.\s]?)([^{re.escape(_OPERATORS)}.\s]*)", re.DOTALL)
 _PART = re.compile(r"\w+|[^\w\s]")
 
 
@@ -160,6 +161,23 @@ def _short(text: str, units: Mapping[str, Any]) -> Any:
         return cls.filled(cls.read_part("a", words[0]))
     except (TypeError, ValueError):
         return None
+
+
+def continuations(text: str, units: Mapping[str, Any], first: Iterable[str]) -> Iterator[str]:
+    """Yield an unfinished text of a unit with each word that may be its last one; ``first`` are those that begin it."""
+    match = _LAST.fullmatch(text)
+    assert match is not None
+    begun, end, word = match.groups()
+    name = _HEAD.match(text)
+    form = (units.get(name[1] if name else "") or units[BARE]).form
+    words: Iterable[str] = (*NAMED, *BLOCK_NAMES, *("exact",) * ("acc" in form.parts))
+    if not end:
+        words = first
+    elif end == ".":
+        words = (*(mode for mode in ALL_MODES if mode != "sr"), *SATURATIONS)
+    elif end.isspace() and len(begun.split()) > 1:
+        words = (f"{option}=" for option in form.words(units[form.unit]))
+    yield from (f"{begun}{end}{other}" for other in words if other.startswith(word))
 
 
 class _Reader:

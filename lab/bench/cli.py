@@ -13,6 +13,7 @@ from halfulp.boards.targets import Target, check_route
 from halfulp.fpga.vendor.cli import target_option
 from halfulp.hdl.specs.build import MAX_PIPELINE
 from halfulp.implementation import implementations
+from halfulp.options import GOAL, UNIT
 from halfulp.tools.commands import Refused, publish, report_folder, requests, scheduled, show, written
 from halfulp.tools.jobs import JobPool
 from halfulp.tools.progress import Bar
@@ -124,7 +125,7 @@ def composed(output: Path | None) -> None:
 
 
 @click.command()
-@click.argument("units", nargs=-1, metavar="[UNIT]...")
+@click.argument("units", nargs=-1, metavar="[UNIT]...", type=UNIT)
 @click.option(
     "--stages",
     default=8,
@@ -141,7 +142,7 @@ def composed(output: Path | None) -> None:
     type=click.IntRange(1),
     help="median of N placements; default: 1",
 )
-@click.option("--goal", metavar="GOAL", help="area (default), speed, or loop: short loops of sums")
+@click.option("--goal", metavar="GOAL", type=GOAL, help="area (default), speed, or loop: short loops of sums")
 @click.option("--slices", is_flag=True, help="also divide netlists without stages into equal slices")
 @scheduled
 @written

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 
 from halfulp.hdl.specs import MacSpec
+from halfulp.options import MAC_TEXTS
 from halfulp.tools.commands import Parsed, Refused, publish, report_folder, requests, scheduled, written
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import JobPool
@@ -170,7 +171,7 @@ def steps(output: Path | None) -> None:
     "macs",
     metavar="MAC",
     multiple=True,
-    type=Parsed(MacSpec.parse),
+    type=Parsed(MacSpec.parse, MAC_TEXTS),
     help="MAC of dot products, repeatable; default: published",
 )
 @click.option("--trained", metavar="FILE.pt", type=_FILE, help="trained layer; default: one of a LeNet5")

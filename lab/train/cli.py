@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from halfulp.tools.commands import Refused, requests, scheduled, show
+from halfulp.options import FORMAT, MAC_TEXTS
+from halfulp.tools.commands import Parsed, Refused, requests, scheduled, show
 from halfulp.tools.jobs import Job, JobPool
 from halfulp.tools.progress import Progress
 
@@ -64,12 +65,13 @@ class _Number(click.FloatRange):
 
 
 @click.command()
-@click.argument("network", callback=_network)
+@click.argument("network", type=Parsed(words=_NETWORKS), callback=_network)
 @click.option(
     "--mac",
     "macs",
     metavar="MAC",
     multiple=True,
+    type=Parsed(words=MAC_TEXTS),
     help="MAC or policy for all products; repeatable",
 )
 @click.option(
@@ -83,7 +85,7 @@ class _Number(click.FloatRange):
 @click.option("--emulate", is_flag=True, help="compute the whole program in the policy")
 @click.option("--tanh", metavar="N", help="replace tanh by N segments or those of a file (gru)")
 @click.option("--sigmoid", metavar="N", help="replace sigmoid by N segments or a file of them (gru)")
-@click.option("--fmt", metavar="FMT", help="format of fitted segments; default: fxp4.12")
+@click.option("--fmt", metavar="FMT", type=FORMAT, help="format of fitted segments; default: fxp4.12")
 @click.option(
     "--derivative",
     type=click.Choice(["piece", "true"]),

@@ -1,15 +1,19 @@
-"""Options of all commands: one meaning for each name, and results as JSON."""
+"""Options of all commands: one meaning for each name, results as JSON, and completion in shells."""
 
 import ast
 import json
+import re
 import shlex
 from collections import defaultdict
 from pathlib import Path
 
 import click
 import pytest
+from click.shell_completion import ShellComplete
 
-from halfulp.cli import REPORTS, WITHOUT_JSON
+from halfulp.cli import COMPLETE, REPORTS, WITHOUT_JSON, cli
+from halfulp.hdl.formats import parse
+from halfulp.units.catalogue import CATALOGUE, CatalogueRow
 from tests.program import Program, every_command, refused
 from tests.settings import ROOT
 
@@ -172,3 +176,60 @@ def test_files_of_emit_have_kinds(halfulp: Program, tmp_path: Path) -> None:
     package = kinds("--package", "-o", str(tmp_path / "package"))
     manifest = json.loads((tmp_path / "package" / "manifest.json").read_text())
     assert {Path(file["path"]).name: file["kind"] for file in manifest["files"]}.items() <= package.items()
+
+
+# Completion in a shell ----------------------------------------------------------------------------------------------
+
+
+def completed(*words: str) -> list[str]:
+    """Return the values that a shell completes for the last word."""
+    completion = ShellComplete(cli, {}, "halfulp", COMPLETE)
+    return [item.value for item in completion.get_completions(list(words[:-1]), words[-1])]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("sim mac --round f", {"faithful"}),
+        ("sim mac --acc ex", {"exact"}),
+        ("sim mul --to e4m3fn", {"e4m3fn", "e4m3fnuz"}),
+        ("sim fma --c tf", {"tf32"}),
+        ("sim pwl --fn si", {"sigmoid", "silu", "sin"}),
+        ("sim mac --goal l", {"loop"}),
+        ("sim pwl --structure a", {"address"}),
+        ("emit mul e5m2 --target ecp5", {"ecp5", "ecp5-85k"}),
+        ("synth mul --target a", {"asic", "artix100t", "aws_f1"}),
+        ("tile --target ecp5", {"ecp5", "ecp5-85k"}),
+        ("tile --board u5", {"u55c"}),
+        ("train nano", {"nanogpt"}),
+        ("match g", {"gru"}),
+        ("match gru --mac 'bf16*bf16+fp1'", {"bf16*bf16+fp16"}),
+        ("sim 'mac e5m2*e4m3fnu'", {"mac e5m2*e4m3fnuz"}),
+        ("sim 'mul e5'", {"mul e5m2", "mul e5m2fnuz"}),
+        ("sim 'mac e5m2*e5m2+ex'", {"mac e5m2*e5m2+exact"}),
+        ("sim 'mul e5m2*e5m2=fp16.rh'", {f"mul e5m2*e5m2=fp16.{mode}" for mode in ("rh", "rhu", "rhd")}),
+        ("sim 'mac e5m2*e5m2+exact c'", {"mac e5m2*e5m2+exact carry="}),
+        ("sim 'e5m2*tf'", {"e5m2*tf32"}),
+        ("report pwl sof", {"softplus"}),
+    ],
+)
+def test_values_of_options_and_texts_are_completed(words: str, expected: set[str]) -> None:
+    assert {*completed(*shlex.split(words))} == expected
+
+
+def test_networks_and_boards_that_are_completed_are_all() -> None:
+    from halfulp.boards.catalogue import BOARDS
+    from halfulp.fpga.match.workload import EXAMPLES
+    from halfulp.lab.train.networks import NETWORKS
+
+    assert {*completed("match", "")} == {*EXAMPLES}
+    assert {*completed("train", "")} == {*NETWORKS}
+    assert {*completed("match", "gru", "--board", "")} == {*BOARDS}
+
+
+@pytest.mark.parametrize("row", CATALOGUE.values(), ids=lambda row: row.name)
+def test_every_word_of_a_text_is_completed(row: CatalogueRow) -> None:
+    """Each format and rounding of a text is among the completions of its beginning."""
+    text = row.spec.filled(parse("e5m2")).text if row.spec.takes(parse("e5m2"), None) else ""
+    for word in re.finditer(r"(?<=[*+/=>, ])e5m2|(?<=\.)r\w+", text):
+        assert text[: word.end()] in completed("sim", text[: word.start()])
