@@ -124,7 +124,8 @@ def _drawn(dots: Dots, distribution: str, length: int, side: int) -> "Tensor":
     if distribution == "normal":
         values = torch.randn(shape, generator=generator, dtype=torch.float64)
     else:
-        values = 2 * torch.rand(shape, generator=generator, dtype=torch.float64) - 1
+        values = torch.rand(shape, generator=generator, dtype=torch.float64)
+        values = 2 * values - 1 if distribution == "uniform" else values
     # float64 holds the product of two fp32 numbers exactly.
     return (dots.scale * values[side]).to(torch.float32).to(torch.float64)
 

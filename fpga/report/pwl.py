@@ -211,14 +211,14 @@ def plot(measured: dict[Case, Measured]) -> Any:
         shown = near[bins]
         lines = [
             Approximation(
-                f"{case.pieces} pieces",
+                f"{case.pieces} segments",
                 unit.errors.got[shown].tolist(),
                 np.maximum.reduceat(unit.errors.ulp[near], bins).tolist(),
             )
             for case, unit in own
         ]
         panels[f"{name}, {own[0][0].fmt}"] = (first.x[shown].tolist(), first.value[shown].tolist(), lines)
-    return plot_approximations(panels, label="error in ulp")
+    return plot_approximations(panels, title="Functions as line segments", label="largest error, ulp")
 
 
 _DRAWN = 512  # points per curve; each shows the largest error of its bin of arguments

@@ -248,10 +248,10 @@ def mean_bias(rounder: Rounder) -> tuple[float, float]:
 
 def report(counts: Sequence[Count], command: str) -> Report:
     """Return the report: both tables and the plot."""
-    plot = partial(plot_chances, [count.plotted() for count in counts])
     tables = {"stats-sru-fractions": fractions_table(counts), "stats-sru": sources_table(counts)}
-    title = "Frequency of rounding up"
-    return Report(tables, {"stats-sru": plot}, title=title, made_by=command, endings=("png", "svg"))
+    title = "Probability of rounding up, by random source and rounding"
+    plot = partial(plot_chances, [count.plotted() for count in counts], title=title)
+    return Report(tables, {"stats-sru": plot}, title=title, made_by=command)
 
 
 def fractions_table(counts: Sequence[Count]) -> Table:

@@ -157,7 +157,7 @@ def read(path: Path) -> Study:
 Word = Annotated[str, Meta(pattern=r"\A[^\x00-\x1f]*[^\s\x00-\x1f][^\x00-\x1f]*\Z")]
 Words = Annotated[tuple[Word, ...], Meta(min_length=1)]
 Count = Annotated[int, Meta(ge=1)]
-Distribution = Annotated[str, Meta(pattern="^(normal|uniform|trained)$")]
+Distribution = Annotated[str, Meta(pattern="^(normal|uniform|positive|trained)$")]
 Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
 
 

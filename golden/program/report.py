@@ -224,8 +224,7 @@ class Report:
         from halfulp.tools import plots
 
         path = Path(path)
-        ending = path.suffix.removeprefix(".")
-        if ending not in PLOTS:
+        if path.suffix.removeprefix(".") not in PLOTS:
             raise ValueError(f"unknown ending of a plot {path.name!r}: expected .{', .'.join(PLOTS)}")
         seconds: dict[str, float] = {}
         for row in self.rows:
@@ -239,8 +238,8 @@ class Report:
                 bar = bars[row.operation if row.operation in named else "others"]
                 bar[row.arithmetic] = bar.get(row.arithmetic, 0.0) + getattr(row, column)
             panels[title] = bars
-        about = {"title": "Operations of an emulated program", "description": self.summary}
-        plots.write(plots.plot_bars(panels), path.parent, path.stem, endings=[ending], about=about)
+        title = "Operations of an emulated program"
+        plots.write(plots.plot_bars(panels, title=title), path, about={"title": title, "description": self.summary})
 
     @property
     def summary(self) -> str:

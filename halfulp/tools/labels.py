@@ -15,7 +15,7 @@ from matplotlib.transforms import Bbox
 LABEL_SIZE = 7  # points, size of a label
 _REACHES = (4, 9, 15, 24, 36, 50, 70)  # points between a mark and its label
 _TURNS = tuple(math.pi * eighth / 8 for eighth in (2, 0, 4, 14, 6, 12, 10, 8, *range(1, 16, 2)))  # upper right first
-_LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.4, "color": "#606060", "shrinkA": 0}
+_LEADER: dict[str, Any] = {"arrowstyle": "-", "linewidth": 0.4, "color": "#797979", "shrinkA": 0}
 _CROSSED, _RIVAL = 12, 8  # points of reach that a label on a line, and one nearly as close to another mark, are worth
 _TRIES = 4
 

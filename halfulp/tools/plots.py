@@ -1,10 +1,11 @@
 """Plots for papers and pages: small multiples in colours and marks that print in black and white.
 
-The same figures have the same bytes. The background is white, with a margin, on light and dark pages.
+The same figures have the same bytes. An SVG has no background, and its text has the colour of light or dark pages.
 """
 
 import io
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,13 +18,14 @@ import numpy.typing as npt
 from matplotlib import colormaps
 from matplotlib.artist import Artist
 from matplotlib.axes import Axes
+from matplotlib.axis import Axis
 from matplotlib.cm import ScalarMappable
 from matplotlib.collections import PolyCollection
 from matplotlib.colors import ListedColormap, LogNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator
+from matplotlib.ticker import EngFormatter, LogLocator, MaxNLocator, NullLocator, SymmetricalLogLocator
 
 from .labels import LABEL_SIZE, place_labels
 from .pareto import undominated
@@ -36,6 +38,7 @@ _PANEL, _BAND, _MARGIN, _LEAST = 1.33, 2.7, 0.5, 3.5  # inches
 
 # Distinct without colour too (Okabe and Ito, 2008, and marks).
 _COLOURS = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000")
+_GREY = "#797979"  # legible on light and dark pages
 _MARKS = "osD^vP*X<>pd"
 _LINES = ("-", "--", "-.", ":")
 _HATCHES = ("", "////", "....", "xxxx", "----", "++++", "oooo")
@@ -50,6 +53,8 @@ _STYLE: dict[str, Any] = {
     "axes.labelsize": 8,
     "figure.labelsize": 8,
     "legend.fontsize": 8,
+    "legend.title_fontsize": 9,
+    "figure.titlesize": 9,
     "xtick.labelsize": 7,
     "ytick.labelsize": 7,
     "axes.linewidth": 0.6,
@@ -64,6 +69,8 @@ _STYLE: dict[str, Any] = {
     "figure.constrained_layout.w_pad": 0.08,
     "figure.constrained_layout.h_pad": 0.08,
     "hatch.linewidth": 0.4,
+    "figure.facecolor": "none",
+    "axes.facecolor": "none",
     # The names inside an SVG are random otherwise.
     "svg.hashsalt": "halfulp",
     # Text that can be edited, instead of outlines.
@@ -76,12 +83,13 @@ _BAR = 0.19  # inches
 _CAPTION = 150  # letters in a line
 _LOGARITHMIC = 4  # largest over least number of an axis that is logarithmic
 _HEATS = 4  # panels side by side
+_PLAIN = 3  # decades of an axis with plain numbers
 _STEP = 48  # points of a curve between marks
 _NAMED = 12  # most harmful nets, whose names are drawn where there is room
 _MARK: dict[str, Any] = {"linestyle": "", "markersize": 4.5}
-_OPEN: dict[str, Any] = {"markerfacecolor": "white"}
+_OPEN: dict[str, Any] = {"markerfacecolor": "none"}
 _CELLS: dict[str, dict[str, Any]] = {
-    "unreachable": {"facecolor": "white", "edgecolor": "#909090", "hatch": "//////"},
+    "unreachable": {"facecolor": "none", "edgecolor": "#909090", "hatch": "//////"},
     "open": {"facecolor": _COLOURS[1], "edgecolor": "black", "hatch": "xxxxxx"},
 }
 _SQUARE = np.array([(-0.5, -0.5), (0.5, -0.5), (0.5, 0.5), (-0.5, 0.5)])
@@ -101,11 +109,15 @@ def _panels(width: float, height: float, rows: int, columns: int, **shared: Any)
 
 
 def _legend(
-    figure: Figure, lines: Mapping[str, dict[str, Any]], columns: int, loc: Any = "outside upper center"
+    figure: Figure,
+    lines: Mapping[str, dict[str, Any]],
+    columns: int,
+    loc: Any = "outside upper center",
+    title: str | None = None,
 ) -> None:
-    """Legend of named styles outside of the panels."""
+    """Legend of named styles outside of the panels, below the title of the plot."""
     keys: list[Artist] = [Patch(**line) if "hatch" in line else Line2D([], [], **line) for line in lines.values()]
-    figure.legend(keys, list(lines), loc=loc, ncols=columns, frameon=False, fontsize=LABEL_SIZE)
+    figure.legend(keys, list(lines), loc=loc, ncols=columns, frameon=False, fontsize=LABEL_SIZE, title=title)
 
 
 def _styles(kinds: Iterable[Kind]) -> list[dict[str, Any]]:
@@ -124,12 +136,18 @@ def _styles(kinds: Iterable[Kind]) -> list[dict[str, Any]]:
     ]
 
 
-def _logarithmic(axis: Axes) -> None:
-    """Logarithmic horizontal axis with plain numbers."""
-    axis.set_xscale("log")
-    axis.xaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5, 7)))
-    axis.xaxis.set_major_formatter("{x:g}")
-    axis.xaxis.set_minor_locator(NullLocator())
+def _plain_ticks(axis: Axis) -> None:
+    """Set ticks in plain numbers, such as 0, 1, 2, 5 and 10, if a logarithmic axis has few decades."""
+    positive = [abs(limit) for limit in axis.get_view_interval() if limit]
+    linear = getattr(axis.get_transform(), "linthresh", math.inf)
+    decades = math.log10(max(positive, default=1.0) / min([*positive, linear]))
+    if axis.get_scale() == "linear" or not decades <= _PLAIN:
+        return
+    subs = (1, 2, 3, 5, 7) if decades <= 1.5 else (1, 2, 5)
+    locator = LogLocator(subs=subs) if linear == math.inf else SymmetricalLogLocator(axis.get_transform(), subs=subs)
+    axis.set_major_locator(locator)
+    axis.set_major_formatter("{x:g}")
+    axis.set_minor_locator(NullLocator())
 
 
 def _positive(values: Iterable[float | None]) -> list[float]:
@@ -160,7 +178,7 @@ class Chances:
 
 
 @_styled
-def plot_chances(counts: Sequence[Chances]) -> Figure:
+def plot_chances(counts: Sequence[Chances], *, title: str) -> Figure:
     """P(up) against the fraction for each rounder and, below it, the error against the ideal, on equal axes."""
     columns = min(len(counts), COLUMNS)
     bands = -(-len(counts) // columns)
@@ -182,7 +200,7 @@ def plot_chances(counts: Sequence[Chances]) -> Figure:
     for index in range(len(counts), bands * columns):
         axes[-2, index % columns].remove()
         axes[-1, index % columns].remove()
-    _legend(figure, {"ideal": _IDEAL, "measured": _MEASURED, "nothing dropped": _DOTS}, 3)
+    _legend(figure, {"ideal": _IDEAL, "measured": _MEASURED, "nothing dropped": _DOTS}, 3, title=title)
     figure.supxlabel("discarded fraction, in units of the last place")
     return figure
 
@@ -266,12 +284,13 @@ def _front(  # noqa: PLR0913 - options of `plot_front`
     for axis, panel in zip(axes, panels, strict=True):
         _scatter(axis, costs, panel, styles)
     if max(costs) > _LOGARITHMIC * min(costs) > 0:
-        _logarithmic(axes[-1])
+        axes[-1].set_xscale("log")
+        _plain_ticks(axes[-1].xaxis)
     axes[0].set_title(title)
     axes[-1].set_xlabel(xlabel)
     # matplotlib wraps a caption only where a constrained layout does not see it.
-    figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color="#606060", x=0.01, ha="left")
-    any_mark = _MARK | {"marker": "o", "color": "#606060"}
+    figure.supxlabel("\n".join(textwrap.wrap(caption, _CAPTION)), fontsize=6, color=_GREY, x=0.01, ha="left")
+    any_mark = _MARK | {"marker": "o", "color": _GREY}
     notes = {"filled: Pareto-optimal": any_mark, "open: dominated": any_mark | _OPEN}
     notes["best at this cost or less"] = _IDEAL
     if numbered:
@@ -302,7 +321,7 @@ class Curve:
 
 @_styled
 def plot_curves(
-    panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]], *, xlabel: str, labels: Sequence[str]
+    panels: Sequence[Sequence[tuple[str, Sequence[Curve]]]], *, title: str, xlabel: str, labels: Sequence[str]
 ) -> Figure:
     """Small multiples of curves on logarithmic scales.
 
@@ -310,7 +329,7 @@ def plot_curves(
     ----------
     panels : sequence of sequence of (str, sequence of Curve)
         Rows of panels, each with its title.
-    xlabel : str
+    title, xlabel : str
     labels : sequence of str
         Label of each row.
     """
@@ -319,17 +338,18 @@ def plot_curves(
     height = _CURVES * len(panels) + _KEY_LINE * math.ceil(len(kinds) / 2) + _MARGIN
     figure, axes = _panels(_TRADE_WIDTH, height, len(panels), len(panels[0]), sharex=True, sharey="row")
     for row, panels_of_row in enumerate(panels):
-        for column, (title, lines) in enumerate(panels_of_row):
+        for column, (name, lines) in enumerate(panels_of_row):
             axis = axes[row, column]
-            axis.set(xscale="log", yscale="log", title=title if row == 0 else "")
+            axis.set(xscale="log", yscale="log", title=name if row == 0 else "")
             axis.xaxis.set_minor_locator(NullLocator())
             ticks = sorted({x for curve in lines for x in curve.x})
             axis.set_xticks(ticks, [f"{tick:g}" for tick in ticks])
             axis.set_ylabel(labels[row] if column == 0 else "")
             for curve in lines:
                 axis.plot(curve.x, _positive(curve.y), **styles[curve.name])
+            _plain_ticks(axis.yaxis)
     figure.supxlabel(xlabel)
-    _legend(figure, styles, 2)
+    _legend(figure, styles, 2, title=title)
     return figure
 
 
@@ -344,7 +364,7 @@ class Approximation:
 
 @_styled
 def plot_approximations(
-    panels: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[Approximation]]], *, label: str
+    panels: Mapping[str, tuple[Sequence[float], Sequence[float], Sequence[Approximation]]], *, title: str, label: str
 ) -> Figure:
     """Functions with approximations and, below, their errors.
 
@@ -352,8 +372,8 @@ def plot_approximations(
     ----------
     panels : mapping of str to (sequence of float, sequence of float, sequence of Approximation)
         Arguments, values and approximations by the names of functions.
-    label : str
-        Label of the errors.
+    title, label : str
+        Title, and label of the errors.
     """
     names = dict.fromkeys(line.name for _, _, lines in panels.values() for line in lines)
     styles = {
@@ -376,9 +396,10 @@ def plot_approximations(
         if min(largest) > 0:
             # Errors that pass through zero would stretch the axis.
             below.set_ylim(bottom=min(largest) / 30)
+        _plain_ticks(below.yaxis)
     axes[0, 0].set_ylabel("value")
     axes[1, 0].set_ylabel(label)
-    _legend(figure, {"function": function, **styles}, 5)
+    _legend(figure, {"function": function, **styles}, 3 if len(panels) == 1 else 5, title=title)
     return figure
 
 
@@ -397,11 +418,10 @@ def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, styles: Sequence[
     axis.set_ylabel(panel.label)
     if panel.best == "lowest":
         above_zero = [value for _, _, value in points if value > 0]
-        if len(above_zero) < len(points):
+        if above_zero and max(above_zero) > _LOGARITHMIC * min(above_zero):
             # An error of zero has no place on a logarithmic scale.
-            axis.set_yscale("symlog", linthresh=min(above_zero, default=1.0))
-        elif points and max(above_zero) > _LOGARITHMIC * min(above_zero):
-            axis.set_yscale("log")
+            zero = {"linthresh": min(above_zero)} if len(above_zero) < len(points) else {}
+            axis.set_yscale("symlog" if zero else "log", **zero)
     sign = 1 if panel.best == "lowest" else -1
     flags = undominated([(cost, sign * value) for _, cost, value in points])
     front = sorted({(cost, value) for (_, cost, value), best in zip(points, flags, strict=True) if best})
@@ -409,11 +429,15 @@ def _scatter(axis: Axes, costs: Sequence[float], panel: Panel, styles: Sequence[
     for index, cost, value in points:
         axis.plot([cost], [value], **styles[index])
     axis.margins(0.08, 0.12)
+    _plain_ticks(axis.yaxis)
 
 
 @_styled
-def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]], unit: str) -> Figure:
-    """For each kind of fault its nets: name, percentage of wrong results and median error in ulp; 0 is not drawn."""
+def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]], *, title: str) -> Figure:
+    """For each kind of fault its nets: name, percentage of wrong results and median error in ulp; 0 is not drawn.
+
+    The labels of the most harmful nets have no folders.
+    """
     figure, axes = _panels(
         _PANEL * 2.2 * len(kinds) + _MARGIN, _BAND + _MARGIN, 1, len(kinds), sharex=True, sharey=True
     )
@@ -422,20 +446,23 @@ def plot_harms(kinds: Mapping[str, Sequence[tuple[str, float, float]]], unit: st
     ]
     for axis, kind, nets, style in zip(axes[0], kinds, drawn, _styles(("", kind) for kind in kinds), strict=True):
         axis.plot([share for _, share, _ in nets], [error for *_, error in nets], **style | _MARK | {"markersize": 3})
-        axis.set(title=kind, yscale="log")
+        axis.set(title=kind, xscale="log", yscale="log")
         axis.margins(0.08)
-        _logarithmic(axis)
+    for axis in axes.flat:
+        _plain_ticks(axis.xaxis)
+        _plain_ticks(axis.yaxis)
     axes[0, 0].set_ylabel("median error of wrong results, ulp")
-    figure.supxlabel(f"wrong results of {unit}, %")
+    figure.suptitle(title)
+    figure.supxlabel("wrong results, %")
     figure.draw_without_rendering()
     figure.set_layout_engine("none")
     for axis, nets in zip(axes[0], drawn, strict=True):
-        place_labels(axis, nets[:_NAMED])
+        place_labels(axis, [(re.sub(r"\w+/", "", name), share, error) for name, share, error in nets[:_NAMED]])
     return figure
 
 
 @_styled
-def plot_bars(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Figure:
+def plot_bars(panels: Mapping[str, Mapping[str, Mapping[str, float]]], *, title: str) -> Figure:
     """For each panel bars of stacked parts: label of the bar, name of the part, and length."""
     labels = list(dict.fromkeys(label for bars in panels.values() for label in bars))
     parts = list(dict.fromkeys(part for bars in panels.values() for bar in bars.values() for part in bar))
@@ -449,18 +476,18 @@ def plot_bars(panels: Mapping[str, Mapping[str, Mapping[str, float]]]) -> Figure
     }
     height = _BAR * (len(labels) + 1) + _KEY_LINE * (len(parts) + 1) + _MARGIN
     figure, axes = _panels(_TRADE_WIDTH, height, 1, len(panels), sharey=True)
-    for axis, (title, bars) in zip(axes[0], panels.items(), strict=True):
+    for axis, (name, bars) in zip(axes[0], panels.items(), strict=True):
         for part, style in styles.items():
             before = [
                 sum(bars.get(label, {}).get(lower, 0) for lower in parts[: parts.index(part)]) for label in labels
             ]
             axis.barh(labels, [bars.get(label, {}).get(part, 0) for label in labels], left=before, **style)
-        axis.set_title(title)
+        axis.set_title(name)
         axis.xaxis.set_major_locator(MaxNLocator(3))
         axis.xaxis.set_major_formatter(EngFormatter(sep=""))
         axis.tick_params(axis="y", length=0)
     axes[0, 0].invert_yaxis()
-    _legend(figure, styles, 2)
+    _legend(figure, styles, 2, title=title)
     return figure
 
 
@@ -475,7 +502,7 @@ class Heat:
 
 
 @_styled
-def plot_heats(panels: Sequence[Heat]) -> Figure:
+def plot_heats(panels: Sequence[Heat], *, title: str) -> Figure:
     """Counts on one logarithmic scale of colours; unreachable and open cells are hatched."""
     largest = max((int(panel.counts.max()) for panel in panels), default=1)
     colours = LogNorm(1, max(largest, 2))
@@ -494,30 +521,31 @@ def plot_heats(panels: Sequence[Heat]) -> Figure:
         axis.set_title(panel.title, fontsize=6)
     scale = figure.colorbar(ScalarMappable(colours, _SHADES), ax=list(axes.flat[: len(panels)]), shrink=0.5)
     scale.set_label("hits")
-    _legend(figure, _CELLS, 2)
+    _legend(figure, _CELLS, 2, title=title)
     return figure
 
 
-@_styled
-def write(
-    figure: Figure,
-    folder: Path,
-    stem: str,
-    *,
-    endings: Sequence[str] = ("png", "svg"),
-    about: Mapping[str, str] | None = None,
-) -> list[Path]:
-    """Write a figure to a folder as ``stem.png``, ``stem.svg`` or ``stem.pdf``; returns the paths.
+_PAGE = (
+    "svg{color:#000000;fill:currentColor}@media(prefers-color-scheme:dark){svg{color:#e0e0e0}}"
+    "*{stroke-linejoin:round;stroke-linecap:butt}"
+)
+"""Style of an SVG, whose black is the colour of text."""
 
-    ``about`` has a ``title`` and a ``description`` for the metadata of the files.
+
+@_styled
+def write(figure: Figure, path: Path, *, about: Mapping[str, str] | None = None) -> None:
+    """Write a figure as SVG, PDF or PNG, by the ending of the file.
+
+    ``about`` has a ``title`` and a ``description`` for the metadata of the file.
     """
-    paths = []
-    for ending in endings:
-        drawn = io.BytesIO()
-        figure.savefig(drawn, format=ending, metadata=_metadata(ending, about or {}))
-        paths.append(folder / f"{stem}.{ending}")
-        write_whole(paths[-1], drawn.getvalue())
-    return paths
+    ending, drawn = path.suffix.removeprefix("."), io.BytesIO()
+    background = "none" if ending == "svg" else "white"
+    figure.savefig(drawn, format=ending, facecolor=background, metadata=_metadata(ending, about or {}))
+    content = drawn.getvalue()
+    if ending == "svg":
+        text = content.decode().replace("#000000", "currentColor")
+        content = re.sub(r"(?<=<style type=\"text/css\">)[^<]*", _PAGE, text).encode()
+    write_whole(path, content)
 
 
 def _metadata(ending: str, about: Mapping[str, str]) -> dict[str, str | None]:

@@ -27,8 +27,6 @@ class Report:
         Contents of files with all measurements, by file name.
     title, made_by : str
         Title and provenance in the metadata of plots.
-    endings : sequence of str
-        File types of plots: ``png``, ``svg``, ``pdf``.
     hidden : sequence of str
         Names of tables that are written but not printed.
     """
@@ -38,7 +36,6 @@ class Report:
     records: Mapping[str, str] = field(default_factory=dict)
     title: str = ""
     made_by: str = ""
-    endings: Sequence[str] = ("png", "pdf")
     hidden: Sequence[str] = ()
 
     def markdown(self) -> str:
@@ -70,7 +67,10 @@ class Report:
 
             about = {"title": self.title, "description": f"Made by {self.made_by}"} if self.made_by else {}
             for name, plot in self.plots.items():
-                paths += write(plot(), folder, name, endings=self.endings, about=about)
+                figure = plot()
+                for ending in ("svg", "pdf"):
+                    paths.append(folder / f"{name}.{ending}")
+                    write(figure, paths[-1], about=about)
         return paths
 
 

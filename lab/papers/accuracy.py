@@ -288,8 +288,8 @@ def _dots(figures: Figures) -> Table:
         f"Error of {dots.count:,} dot products of each kind, in the arithmetic of the MAC, against exact sums of the "
         "same operands, rounded to the operand formats: root mean square, relative to that of the exact sums, and in "
         f"units of the last place of the accumulator at that magnitude (ulp). Seed {dots.seed}.",
-        "Operands: normal of standard deviation 1; uniform between -1 and 1; trained: activations and weights of "
-        f"{figures.trained}, in the order of its sums; a longer dot product continues with further sums.",
+        "Operands: normal of standard deviation 1; positive: uniform between 0 and 1; trained: activations and weights "
+        f"of {figures.trained}, in the order of its sums; a longer dot product continues with further sums.",
         "Not finite: number of sums that are infinite or NaN, which make the error infinite.",
         f"Made by {figures.made_by}.",
     ]
@@ -322,9 +322,10 @@ def plot(figures: Figures) -> Any:
                 lines.append(Curve(mac, kind, lengths, [getattr(error, measure_) for error in own]))
             row.append((distribution, lines))
         panels.append(row)
-    return plot_curves(panels, xlabel="length of the dot product", labels=["relative error", "error in ulp"])
+    title = "Error of dot products, by distribution of the operands"
+    return plot_curves(panels, title=title, xlabel="products in each sum", labels=["relative error", "error, ulp"])
 
 
 def default_dots(count: int, layer: Layer) -> Dots:
     """Return the settings of the dot products of the report."""
-    return Dots(lengths=LENGTHS, distributions=("normal", "uniform", TRAINED), count=count, trained=layer)
+    return Dots(lengths=LENGTHS, distributions=("normal", "positive", TRAINED), count=count, trained=layer)

@@ -152,5 +152,8 @@ def plot(figures: Figures) -> Any:
     errors_by_way = figures.more["errors"]
     curves = [Curve(name, ("bf16", name), coarse.LENGTHS, errors) for name, errors in errors_by_way.items()]
     return plot_curves(
-        [[("Sums of products in BF16", curves)]], xlabel="products in each sum", labels=["relative error"]
+        [[("products of normal matrices", curves)]],
+        title="Sums in BF16, by the place where they are rounded",
+        xlabel="products in each sum",
+        labels=["relative error"],
     )

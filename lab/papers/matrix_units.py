@@ -133,7 +133,8 @@ def _plot(frame: pd.DataFrame) -> object:
             for length, some in rows.groupby("length")
         ]
         panels.append((str(distribution), curves))
-    return plot_curves([panels], xlabel="bits after the point", labels=["relative error"])
+    title = "Products of FP8 matrices in aligned sums"
+    return plot_curves([panels], title=title, xlabel="bits after the point of a sum", labels=["relative error"])
 
 
 def _plot_losses(rows: list[dict[str, Any]]) -> object:
@@ -149,4 +150,5 @@ def _plot_losses(rows: list[dict[str, Any]]) -> object:
             Curve("exact sums", ("float", "exact"), x, [by_unit.get("exact, FP8")] * len(x)),
         ]
         panels.append((network, curves))
-    return plot_curves([panels], xlabel="bits after the point", labels=["loss"])
+    title = "Loss of trainings in FP8 with aligned sums"
+    return plot_curves([panels], title=title, xlabel="bits after the point of a sum", labels=["loss"])

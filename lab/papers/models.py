@@ -187,5 +187,6 @@ def _plot(frame: pd.DataFrame) -> object:
                 if row["products"] != FLOAT
             }
             for network in NETWORKS
-        }
+        },
+        title="Loss of transformers in many formats, beyond that in FP32",
     )

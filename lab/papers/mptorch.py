@@ -1,10 +1,12 @@
 """Accuracy of LeNet5 in ten arithmetics, compared with MPTorch-FPGA (Ben Ali et al., DATE 2025, Table II)."""
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import pandas as pd
 
+from halfulp.tools.plots import plot_bars
 from halfulp.tools.report import Report, provenance
 from halfulp.tools.tables import Table
 
@@ -39,10 +41,21 @@ def report(figures: Figures) -> Report:
     """Return the report: its table and the record."""
     return Report(
         {"mptorch-accuracy": _accuracy(figures)},
+        {"mptorch-accuracy": partial(_plot, figures)},
         records={"mptorch.json": figures.json()},
         title="Accuracy of LeNet5 in ten arithmetics",
         made_by=provenance(figures.command, figures.tools),
     )
+
+
+def _plot(figures: Figures) -> object:
+    """Plot the accuracies of the trained arithmetics beside the published ones, by family of formats."""
+    bars: dict[str, dict[str, dict[str, float]]] = {"ours": {}, "published": {}}
+    for row in PUBLISHED:
+        if (mean := figures.cell(case(row))) is not None:
+            family = "fixed point" if row.mac.startswith("fxp") else "floating point"
+            bars["ours"][row.mac], bars["published"][row.mac] = {family: mean}, {family: row.lenet5}
+    return plot_bars(bars, title="Test accuracy of LeNet5 on MNIST after training in each arithmetic, %")
 
 
 def _accuracy(figures: Figures) -> Table:

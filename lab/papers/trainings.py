@@ -187,7 +187,7 @@ class Figures:
 def added(known: Figures, found: Figures) -> Figures:
     """Return a record with the cases and figures that a later run added, and a note on it."""
     count = len(found.values.keys() - known.values.keys())
-    note = {"added": f"{count} accuracies were added by {found.command}, on {found.date}"}
+    note = {"added": f"{count} accuracies were added by {found.command}, on {found.date}"} if count else {}
     return replace(known, values=known.values | found.values, more=known.more | found.more | note)
 
 

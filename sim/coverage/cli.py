@@ -56,7 +56,6 @@ def coverage(
             {stem: verdicts.plot},
             title=verdicts.title,
             made_by=f"halfulp coverage of {built.name}",
-            endings=("png", "svg"),
             hidden=[f"{stem}-bins"],
         )
         closed = result.passed and verdicts.closed

@@ -156,4 +156,4 @@ class Verdicts:
             excluded, wrong = verdicts == EXCLUDED, (verdicts == OPEN) | (verdicts == REFUTED)
             return Heat(finding.group.name, rows(finding.counts, 0), rows(excluded, True), rows(wrong, False))
 
-        return plot_heats([panel(finding) for finding in self.findings])
+        return plot_heats([panel(finding) for finding in self.findings], title=self.title)

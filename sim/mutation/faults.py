@@ -334,11 +334,11 @@ def report(faults: Faults) -> Report:
         # matplotlib takes long to load.
         from halfulp.tools.plots import plot_harms
 
-        return plot_harms(harm_of(faults), faults.unit.title)
+        return plot_harms(harm_of(faults), title=f"Faults in {faults.unit.title}: share and error of wrong results")
 
     stem = f"faults-{faults.unit.name}"
     tables = {stem: table(faults), f"{stem}-bits": table(faults, bits=True)}
-    return Report(tables, {stem: plot}, endings=("png", "svg"), hidden=[f"{stem}-bits"])
+    return Report(tables, {stem: plot}, hidden=[f"{stem}-bits"])
 
 
 def harm_of(faults: Faults) -> dict[str, list[tuple[str, float, float]]]:

@@ -38,6 +38,8 @@ class Change:
         ``inv``, ``const0`` or ``const1``; ``cnot0`` and ``cnot1`` invert if another bit of the port is 0 or 1.
     wire : str
         Name of the net; empty without one.
+    kind : str
+        Kind of the cell of a fault, such as ``$mux``.
     src : list of str
         Source lines.
     """
@@ -47,6 +49,7 @@ class Change:
     port: str
     portbit: str
     wire: str = ""
+    kind: str = ""
     src: list[str] = field(default_factory=list)
 
     @property
@@ -58,8 +61,12 @@ class Change:
 
     @property
     def net(self) -> str:
-        """Name of the net, or the bit of a cell's port."""
-        return self.wire or f"{self.cell}.{self.port}[{self.portbit}]"
+        """Name of the net, or of its cell: kind and source line if they are known, and bit."""
+        if self.wire:
+            return self.wire
+        place = f" at {self.place.partition(',')[0]}" if self.src else ""
+        cell = f"{self.kind.lstrip('$')}{place}" if self.kind else f"{self.cell}.{self.port}"
+        return f"{cell}[{self.portbit}]"
 
     def __str__(self) -> str:
         return f"{self.mode} {self.cell}.{self.port}[{self.portbit}] {self.wire}".rstrip()

@@ -68,15 +68,17 @@ def faults(design: Any) -> list[dict[str, Any]]:
                 for mode in (*modes, "const0", "const1"):
                     src = what["attributes"].get("src", "").split("|")
                     injections.append(
-                        _fault(mode, cell, port, place, wires.get(bit, ""), [text for text in src if text])
+                        _fault(
+                            mode, what["type"], cell, port, place, wires.get(bit, ""), [text for text in src if text]
+                        )
                     )
     return injections
 
 
-def _fault(mode: str, cell: str, port: str, place: int, wire: str, src: list[str]) -> dict[str, Any]:
+def _fault(mode: str, kind: str, cell: str, port: str, place: int, wire: str, src: list[str]) -> dict[str, Any]:
     command = f"mutate -mode {mode} -module top -cell {cell} -port {port} -portbit {place}"
     where = {"cell": cell, "port": port, "portbit": str(place)}
-    return {"mode": mode, **where, "command": command, "wire": wire, "src": src}
+    return {"mode": mode, "kind": kind, **where, "command": command, "wire": wire, "src": src}
 
 
 def main() -> None:

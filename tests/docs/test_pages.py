@@ -122,7 +122,7 @@ def test_notebook_runs(path, tmp_path):
     cells = re.findall(r"^```{code-cell}.*?\n(.*?)^```$", path.read_text(), re.DOTALL | re.MULTILINE)
     assert cells
     lines = [line for cell in cells for line in cell.splitlines() if not line.startswith("from IPython")]
-    lines = ["Image = lambda path: path", "display = print", *lines]
+    lines = ["SVG = lambda path: path", "display = print", *lines]
     (tmp_path / "notebook.py").write_text("\n".join(lines))
     run = subprocess.run([sys.executable, "notebook.py"], cwd=tmp_path, capture_output=True, text=True)
     assert run.returncode == 0, run.stderr

@@ -5,7 +5,6 @@ import sys
 from dataclasses import replace
 from types import SimpleNamespace
 
-import matplotlib.image
 import pandas as pd
 import pytest
 from click.testing import CliRunner
@@ -47,7 +46,7 @@ def test_match_finds_published_arrays_for_lenet5(tmp_path):
     load = workload("lenet5")
     assert first["step ms"] == pytest.approx(1e3 * total(Published(8, 8, 5, 299.8), load.gemms).seconds)
     assert first["used %"] == pytest.approx(100 * total_macs(load) / (first["step ms"] * 299.8e3 * 320))
-    assert matplotlib.image.imread(tmp_path / "match-lenet5-u55c.png").std() > 0.05
+    assert (tmp_path / "match-lenet5-u55c.svg").read_text().count("<use ") > 10
     assert "booktabs" in (tmp_path / "match-lenet5-u55c.tex").read_text()
     assert (tmp_path / "match-lenet5-u55c.pdf").read_bytes().startswith(b"%PDF")
 

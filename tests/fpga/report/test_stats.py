@@ -290,8 +290,9 @@ def test_stats_tables_print_infinity():
 def test_stats_plots_are_reproducible(measurements, tmp_path):
     drawn = []
     for name in ("one", "two"):
-        files = write(plot_chances([measurements[0].plotted()]), tmp_path / name, "plot")
-        assert [file.name for file in files] == ["plot.png", "plot.svg"]
+        files = [tmp_path / name / f"plot.{ending}" for ending in ("png", "svg", "pdf")]
+        for file in files:
+            write(plot_chances([measurements[0].plotted()], title="P(up)"), file)
         drawn.append([file.read_bytes() for file in files])
     assert drawn[0] == drawn[1]
 
@@ -299,7 +300,7 @@ def test_stats_plots_are_reproducible(measurements, tmp_path):
 @pytest.mark.parametrize("sources", [1, 5, 7])
 def test_stats_plots_have_two_panels_per_source(measurements, sources):
     counts = [measurements[index % 2] for index in range(sources)]
-    figure = plot_chances([count.plotted() for count in counts])
+    figure = plot_chances([count.plotted() for count in counts], title="P(up)")
     assert len(figure.axes) == 2 * sources
     titles = [panel.get_title() for panel in figure.axes if panel.get_title()]
     assert titles == [f"{count.rounder.name}, sr3" for count in counts]
@@ -317,7 +318,7 @@ def test_stats_command_writes_tables_and_plots(halfulp, monkeypatch, tmp_path):
     code, out, err = halfulp("stats", "sru", *options)
     assert code == 0
     names = [f"stats-sru-fractions.{ending}" for ending in ("md", "csv", "tex")]
-    names += [f"stats-sru.{ending}" for ending in ("md", "csv", "tex", "png", "svg")]
+    names += [f"stats-sru.{ending}" for ending in ("md", "csv", "tex", "svg", "pdf")]
     assert sorted(path.name for path in folder.iterdir()) == sorted(names)
     assert err == "".join(f"halfulp: wrote {folder / name}\n" for name in names)
     tables = [(folder / f"{stem}.md").read_text() for stem in ("stats-sru-fractions", "stats-sru")]
@@ -327,7 +328,7 @@ def test_stats_command_writes_tables_and_plots(halfulp, monkeypatch, tmp_path):
         rows = list(csv.DictReader(file))
     assert [int(row["up"]) for row in rows[:8]] == [0, 10, 30, 50, 70, 90, 110, 130]
     assert [row["source"] for row in rows] == ["plateau3"] * 8 + ["lfsr12"] * 8
-    assert (folder / "stats-sru.png").read_bytes().startswith(b"\x89PNG\r\n\x1a\n")
+    assert (folder / "stats-sru.pdf").read_bytes().startswith(b"%PDF")
     plot_coverage = ET.parse(folder / "stats-sru.svg").getroot()
     assert plot_coverage.tag == "{http://www.w3.org/2000/svg}svg"
     assert "date" not in (folder / "stats-sru.svg").read_text()

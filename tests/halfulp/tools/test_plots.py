@@ -1,6 +1,7 @@
 """Plots: texts do not overlap each other or marks, and lines differ without colour."""
 
 import itertools
+import re
 from contextlib import contextmanager
 
 import numpy as np
@@ -24,6 +25,7 @@ from halfulp.tools.plots import (
     plot_front,
     plot_harms,
     plot_heats,
+    write,
 )
 
 NUMBERS = np.random.default_rng(0)
@@ -58,35 +60,40 @@ def curves():
         (title, [Curve(mac, kind, lengths, 1.1 ** NUMBERS.random(5)) for mac, kind in zip(MACS, KINDS, strict=True)])
         for title in ("normal", "uniform", "trained")
     ]
-    return plot_curves([row, row], xlabel="length", labels=["relative error", "error in ulp"])
+    return plot_curves([row, row], title="Errors", xlabel="length", labels=["relative error", "error in ulp"])
 
 
 def approximations():
     x = np.linspace(-8, 8, 512)
-    lines = [Approximation(f"{count} pieces", np.tanh(x), np.abs(np.sin(count * x))) for count in (2, 4, 8, 16)]
-    return plot_approximations({name: (x, np.tanh(x), lines) for name in ("tanh", "sigmoid")}, label="error in ulp")
+    lines = [Approximation(f"{count} segments", np.tanh(x), np.abs(np.sin(count * x))) for count in (2, 4, 8, 16)]
+    return plot_approximations({name: (x, np.tanh(x), lines) for name in ("tanh", "sigmoid")}, title="f", label="ulp")
 
 
 def harms():
     nets = [(f"accumulator[{bit}]", 40 + 5 * NUMBERS.random(), 2.0**bit) for bit in range(24)]
-    return plot_harms(dict.fromkeys(("bit flip", "stuck at 0", "stuck at 1"), nets), "mul")
+    return plot_harms(dict.fromkeys(("bit flip", "stuck at 0", "stuck at 1"), nets), title="Faults in mul")
 
 
 def heats():
     counts = NUMBERS.integers(0, 1000, (5, 9))
-    return plot_heats([Heat(f"output stream: {n} in a row", counts, counts < 200, counts > 900) for n in range(11)])
+    return plot_heats(
+        [Heat(f"output stream: {n} in a row", counts, counts < 200, counts > 900) for n in range(11)], title="Bins"
+    )
 
 
 def bars():
     parts = {mac: 1e4 * NUMBERS.random() for mac in MACS[:5]}
     return plot_bars(
-        {title: {f"operation_{n}": parts for n in range(13)} for title in ("products", "results", "seconds")}
+        {title: {f"operation_{n}": parts for n in range(13)} for title in ("products", "results", "seconds")},
+        title="Operations",
     )
 
 
 def chances():
     x = np.linspace(0, 1, 64)
-    return plot_chances([Chances(f"plateau{n}, sr{n}", x, x, 0.1 * np.sin(9 * x), 8) for n in range(3, 10)])
+    return plot_chances(
+        [Chances(f"plateau{n}, sr{n}", x, x, 0.1 * np.sin(9 * x), 8) for n in range(3, 10)], title="P(up)"
+    )
 
 
 FIGURES = {
@@ -140,7 +147,7 @@ def test_plot_texts_do_not_overlap(kind):
     assert [(a.get_text(), b.get_text()) for (a, one), (b, other) in pairs if intersects(one, other, figure.dpi)] == []
     outside = [text.get_text() for text, box in texts if np.any(box.min < 0) or np.any(box.max > figure.bbox.max)]
     assert outside == []
-    assert to_rgba(figure.get_facecolor()) == (1, 1, 1, 1)
+    assert to_rgba(figure.get_facecolor())[3] == 0
     for axis in figure.axes:
         marked = [line for line in axis.lines if line.get_marker() not in ("", "None")]
         for line in marked:
@@ -175,6 +182,33 @@ def test_plot_front_names_points_beside_them_where_there_is_room():
 
 def test_plot_front_labels_points_at_one_place():
     assert [len(axis.texts) for axis in front(6, 0).axes] == [6, 6]
+
+
+@pytest.mark.parametrize(
+    ("values", "ticks"),
+    [
+        ([0, 18, 60, 80], "0 10 20 50 100"),
+        ([0, 1, 20], "0 1 2 5 10 20"),
+        ([1, 6], "1 2 3 5 7"),
+        ([1, 1e5], "10^0 10^1 10^2 10^3 10^4 10^5"),
+    ],
+)
+def test_ticks_of_few_decades_are_plain_numbers(values, ticks):
+    panel = Panel("p", values, "lowest")
+    figure = plot_front("abcd", range(len(values)), [panel], [True] * 4, xlabel="x", caption="c", title="t")
+    FigureCanvasAgg(figure).draw()
+    (axis,) = figure.axes
+    low, high = axis.get_ylim()
+    shown = [label.get_text() for label in axis.get_yticklabels() if low <= label.get_position()[1] <= high]
+    assert re.sub(r"\$\\mathdefault|[{}$]", "", " ".join(shown)) == ticks
+
+
+def test_svg_takes_the_colour_of_the_page(tmp_path):
+    write(harms(), tmp_path / "harms.svg")
+    text = (tmp_path / "harms.svg").read_text()
+    assert "prefers-color-scheme:dark" in text
+    assert text.count("#000000") == 1
+    assert "#ffffff" not in text
 
 
 def test_plot_styles_differ_without_colour():

@@ -35,5 +35,5 @@ def test_report_has_tables_and_a_plot(rows, tmp_path):
     assert len(report.tables["bits"].frame) == len(matrix_units.BITS)
     assert len(report.tables["units"].frame) == len(matrix_units.UNITS)
     names = {path.name for path in report.write(tmp_path)}
-    plots = {"matrix-units.png", "matrix-trainings.png"}
+    plots = {"matrix-units.svg", "matrix-trainings.svg"}
     assert plots | {"matrix-units.csv", "matrix-trainings.csv", "bits.csv", "matrix-losses.csv"} <= names

@@ -69,7 +69,7 @@ def test_report_has_table_plot_and_record(tmp_path):
     report = models.report(ROWS)
     frame = report.tables["models-losses"].frame.set_index("products")
     assert frame.loc["bf16", ["llama", "llama, more"]].tolist() == [2 + 1 / 64, 1 / 64]
-    assert {"models.png", "models.csv", "models-losses.csv"} <= {path.name for path in report.write(tmp_path)}
+    assert {"models.svg", "models.csv", "models-losses.csv"} <= {path.name for path in report.write(tmp_path)}
 
 
 def test_record_is_read_or_refused(tmp_path):

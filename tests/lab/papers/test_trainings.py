@@ -188,7 +188,7 @@ def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
     code, out, _ = halfulp("report", "fase", "--quick", "-o", tmp_path)
     assert code == 0
     assert "a test with 64 examples" in out
-    assert {path.name for path in tmp_path.iterdir()} >= {"fase.json", "fase-rounding.png", "fase-accuracy.csv"}
+    assert {path.name for path in tmp_path.iterdir()} >= {"fase.json", "fase-rounding.svg", "fase-accuracy.csv"}
     found = Figures.load(tmp_path / "fase.json")
     assert found.effort == QUICK
     assert len(found.values) == 3

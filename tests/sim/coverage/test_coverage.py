@@ -529,8 +529,8 @@ def test_coverage_command_closes_default_run(own_build: Path, tmp_path: Path) ->
     assert "| line" in answer.output
     names = {path.name.removeprefix("coverage-mac_e2m1_e2m1_e3m1_rn") for path in tmp_path.glob("coverage-*")}
     assert names == {f"{part}.{end}" for part in ("", "-bins", "-code") for end in ("md", "csv", "tex")} | {
-        ".png",
         ".svg",
+        ".pdf",
     }
 
 

@@ -169,4 +169,4 @@ def test_faults_command_writes_tables_and_plot(tmp_path: Path) -> None:
     assert "| accumulator " in answer.stdout
     stem = "faults-mac_e2m1_e2m1_e3m2_rn"
     tables = {f"{name}.{ending}" for name in (stem, f"{stem}-bits") for ending in ("md", "csv", "tex")}
-    assert {path.name for path in tmp_path.iterdir()} == tables | {f"{stem}.png", f"{stem}.svg"}
+    assert {path.name for path in tmp_path.iterdir()} == tables | {f"{stem}.svg", f"{stem}.pdf"}
