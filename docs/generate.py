@@ -7,6 +7,7 @@ from inspect import cleandoc
 from pathlib import Path
 from textwrap import wrap
 
+import floorplans
 import waveforms
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
@@ -80,6 +81,7 @@ def write(folder: Path, quick: bool = False) -> None:
         write_whole(folder / f"{name}.md", "\n".join(lines) + "\n")
     write_whole(folder / "signoff.md", "\n".join(signoff_page.page(state)) + "\n")
     write_whole(folder / "waveforms.md", "\n".join(waveforms.page()) + "\n")
+    write_whole(folder / "floorplan.txt", floorplans.page())
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
     for row in CATALOGUE.values():
         write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row, state)) + "\n")

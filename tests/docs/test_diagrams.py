@@ -6,11 +6,13 @@ from xml.etree import ElementTree
 import pytest
 
 from halfulp.units.catalogue import CATALOGUE
+from halfulp.units.systolic import Grid
 from halfulp.units.verilog import emit
 from tests.docs.test_pages import page_module
 
 generate = page_module("generate")
 diagrams = page_module("diagrams")
+floorplans = page_module("floorplans")
 waveforms = page_module("waveforms")
 
 NAMESPACE = "{http://www.w3.org/2000/svg}"
@@ -105,3 +107,18 @@ def test_page_of_waveforms_has_valid_pictures():
     pictures = [line for line in waveforms.page() if line.startswith('<div class="diagram"><svg ')]
     assert len(pictures) == 3
     assert {"clk", "i.ready", "14"} <= {text for picture in pictures for text in texts(picture)}
+
+
+@pytest.mark.parametrize(("n", "m", "depth"), [(2, 3, 1), (3, 2, 2), (1, 1, 1)])
+def test_floor_plan_has_the_cells_and_skew_of_the_array(n, m, depth):
+    """Row i of ``a`` and column j of ``b`` wait i and j cycles, and results of column j wait m - 1 - j."""
+    plan = floorplans.FloorPlan(Grid(mac="e2m1*e2m1+e3m2.rn", n=n, m=m, depth=depth))
+    wanted = {("a", row): row for row in range(n)} | {("b", column): column for column in range(m)}
+    assert plan.registers == wanted | {("c", column): m - 1 - column for column in range(m)}
+    picture = plan.svg("plan")
+    assert picture.count('class="mac"') == n * m
+    assert picture.count('class="register"') == sum(plan.registers.values())
+    shown = texts(picture)
+    assert [f"{row},{column}" for row in range(n) for column in range(m)] == [text for text in shown if "," in text]
+    assert shown.count(f"{depth} sums") == n * m * (depth > 1)
+    assert {f"{n} × e2m1", f"{m} × e2m1", f"c: {m} × e3m2"} <= set(shown)
