@@ -43,7 +43,7 @@ Develop:
   make test-all  Run slow tests too, in about three hours; HALFULP_EXHAUSTIVE=1 takes all inputs.
   make lint      Check style, types and the order of imports.
   make docs      Build the documentation in build/docs; ARGS="-t quick" draws only quick plots and runs no notebook.
-  make figures   Write the figures of the records into the pages.
+  make figures   Write the figures of the records into the pages and pictures.
   make package   Build the sdist and the wheel, and check the wheel in an empty environment.
   make clean     Remove everything that was built but .venv.
 
@@ -174,6 +174,7 @@ docs: .venv/docs
 
 figures: .venv/ready
 	$(alone) .venv/bin/python docs/figures.py --renew
+	$(alone) .venv/bin/python docs/pictures.py
 
 package: .venv/ready
 	$(alone) .ci/package

@@ -48,7 +48,7 @@ NUMBER = r"(?<![\w.^*-])-?\d(?:[\d,]*\d)?(?:\.\d+)?(?:e[+-]?\d+)?(?![\w^*])"
 UNIT = r"(?:LUTs?|LUT4|FF|MHz|cells|ps|ns|pJ|fJ|GE|lookup tables|times|%|points|ms|seconds?|minutes?|hours?)"
 """Units of figures that need a comment, in words that no other unit begins with."""
 
-BUILTINS = ("enumerate", "float", "int", "len", "max", "min", "sum")
+BUILTINS = ("abs", "enumerate", "float", "int", "len", "max", "min", "next", "sum")
 """Functions in expressions."""
 
 COMMENT = r"<!--([=:])\s*(.*?)\s*-->"
@@ -239,7 +239,7 @@ def _comment(line: str) -> str:
     return line if re.fullmatch(COMMENT, line) else ""
 
 
-def _values(expression: str, records: Records, **names: Any) -> Any:
+def evaluated(expression: str, records: Records, **names: Any) -> Any:
     """Evaluate an expression; ValueError if it fails."""
     functions = {name: getattr(builtins, name) for name in BUILTINS}
     try:
@@ -299,7 +299,7 @@ def _row(line: str, header: str, comment: str, records: Records, report: Callabl
     if match[1] == ":":
         return line
     try:
-        values = _values(match[2], records, c=texts, p=texts[0].split(", "), h=_texts(header))
+        values = evaluated(match[2], records, c=texts, p=texts[0].split(", "), h=_texts(header))
     except ValueError as error:
         report(str(error))
         return line
@@ -333,7 +333,7 @@ def _sentences(text: str, records: Records, report: Callable[[int, str], None]) 
         values: list[float] = []
         if kind == "=":
             try:
-                values = _flat(_values(source, records))
+                values = _flat(evaluated(source, records))
             except ValueError as error:
                 report(at, str(error))
         now = _replaced(rest, values, lambda text, at=at: report(at, text))

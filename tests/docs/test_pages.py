@@ -165,7 +165,7 @@ def test_page_links_lead_to_files(page):
     written = {
         f"generated/{name}" for name in re.findall(r'folder / "(\w+\.md)"', (ROOT / "docs/generate.py").read_text())
     } | {f"generated/{name}.md" for name in ("papers", *(f"paper_{end}" for end in paper_tables.TITLES))}
-    written |= {f"generated/gallery/{name}.png" for name in gallery().PLOTS}
+    written |= {f"generated/gallery/{name}.svg" for name in gallery().PLOTS}
     assert [link for link in links if not (folder / link).exists() and link not in written] == []
 
 
@@ -351,7 +351,7 @@ def test_paper_tables_have_records_and_sources(segments, monkeypatch, tmp_path):
 
 
 def test_gallery_shows_every_command_that_plots():
-    commands = {command for command, _ in gallery().PLOTS.values()}
+    commands = {plot.command for plot in gallery().PLOTS.values()}
     sources = [path for room in ROOMS if room not in ("docs", "tests") for path in (ROOT / room).rglob("*.py")]
     plotting = {path.resolve() for path in sources if "from halfulp.tools.plots import" in path.read_text()}
     assert len(commands) == len(plotting) > 5
@@ -361,8 +361,24 @@ def test_gallery_shows_every_command_that_plots():
 @pytest.mark.sampled(6, 6)
 @pytest.mark.parametrize("name", gallery().PLOTS)
 def test_command_of_gallery_draws_its_plot(name, tmp_path):
-    gallery().draw(gallery().PLOTS[name][0], tmp_path)
-    assert (tmp_path / f"{name}.png").is_file()
+    plot = gallery().PLOTS[name]
+    gallery().draw(plot.command, tmp_path)
+    assert (tmp_path / f"{name}.svg").is_file()
+    insight = gallery().insight(plot, tmp_path)
+    assert re.search(r"\d", insight)
+    assert insight.endswith(".")
+    assert "{" not in insight
+
+
+def test_gallery_refuses_an_insight_that_the_figures_contradict(tmp_path):
+    plot = gallery().Plot("command", "Two is more than one", "one.x.sum() < two.x.sum()", "Two is {two.x.sum()}.")
+    for one in (1, 3):
+        (tmp_path / "one.csv").write_text(f"x\n{one}\n")
+        (tmp_path / "two.csv").write_text("x\n2\n")
+        if one < 2:
+            assert gallery().insight(plot, tmp_path) == "Two is 2."
+    with pytest.raises(ValueError, match="the figures contradict the title 'Two is more than one'"):
+        gallery().insight(plot, tmp_path)
 
 
 def test_uvm_override_takes_effect():
