@@ -243,6 +243,7 @@ def test_plot_curves_leaves_gaps_for_missing_numbers():
     x, kind = [1, 2, 4], ("float", "rn")
     figure = plot_curves(
         [[("one", [Curve("a", kind, x, [0.5, None, 2.0]), Curve("b", kind, x, [math.inf, 0.0, 1.0])])]],
+        title="Errors",
         xlabel="length",
         labels=["error"],
     )

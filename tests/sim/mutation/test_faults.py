@@ -1,5 +1,6 @@
 """Faults: effects of upsets and stuck nets, compared with the golden model where it can predict them."""
 
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 
@@ -170,3 +171,12 @@ def test_faults_command_writes_tables_and_plot(tmp_path: Path) -> None:
     stem = "faults-mac_e2m1_e2m1_e3m2_rn"
     tables = {f"{name}.{ending}" for name in (stem, f"{stem}-bits") for ending in ("md", "csv", "tex")}
     assert {path.name for path in tmp_path.iterdir()} == tables | {f"{stem}.svg", f"{stem}.pdf"}
+
+
+def test_net_without_a_name_has_the_kind_and_line_of_its_cell():
+    place = ["/x/hdl/wire.py:3", "/x/hdl/multiply.py:88"]
+    change = Change("const0", "$112", "Y", "3", kind="$and", src=place)
+    assert change.net == "and at hdl/multiply.py:88[3]"
+    assert replace(change, wire="o[1]").net == "o[1]"
+    assert replace(change, src=[]).net == "and[3]"
+    assert replace(change, kind="").net == "$112.Y[3]"
