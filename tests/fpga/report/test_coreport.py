@@ -480,7 +480,7 @@ def test_report_plot_has_panel_per_network():
     step, *marks = error.lines
     assert list(step.get_xdata()) == [90]
     assert [(*mark.get_xdata(), *mark.get_ydata()) for mark in marks] == [(90, 0.1), (100, 0.5)]
-    assert [mark.get_markerfacecolor() for mark in marks] == [marks[0].get_color(), "white"]
+    assert [mark.get_markerfacecolor() for mark in marks] == [marks[0].get_color(), "none"]
     assert marks[0].get_marker() != marks[1].get_marker()
     assert [list(line.get_xdata()) for line in net.lines] == [[90, 100], [90], [100]]
     assert [[text.get_text() for text in axis.texts] for axis in (net, other)] == [macs[:2], macs[:1]]
