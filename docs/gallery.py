@@ -201,7 +201,7 @@ PLOTS = {
 """Plots by the name of their file, those that argue for stochastic rounding first."""
 
 
-QUICK = ("decoder-lut", "decoder-energy", "stats-sru", "delays", "match-lenet5-u55c")
+QUICK = ("mptorch-accuracy", "decoder-lut", "decoder-energy", "stats-sru", "delays", "match-lenet5-u55c")
 """Plots that take seconds."""
 
 
