@@ -7,6 +7,7 @@ from inspect import cleandoc
 from pathlib import Path
 from textwrap import wrap
 
+import command_reference
 import floorplans
 import waveforms
 from amaranth.hdl import Shape
@@ -80,6 +81,7 @@ def write(folder: Path, quick: bool = False) -> None:
     for name, lines in paper_tables.pages().items():
         write_whole(folder / f"{name}.md", "\n".join(lines) + "\n")
     write_whole(folder / "signoff.md", "\n".join(signoff_page.page(state)) + "\n")
+    write_whole(folder / "commands.md", "\n".join(command_reference.page()) + "\n")
     write_whole(folder / "waveforms.md", "\n".join(waveforms.page()) + "\n")
     write_whole(folder / "floorplan.txt", floorplans.page())
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
