@@ -24,7 +24,7 @@ def div(spec: DivSpec, x: Raw, y: Raw) -> Raw:
 @operation(ReciprocalSpec)
 def reciprocal(spec: ReciprocalSpec, x: Raw) -> Raw:
     """Return 1 / x, rounded once; see `halfulp.golden` for parameters and errors of all operations."""
-    dividend = unpack(encode([1.0], ONE).to(x.sign.device), ONE)
+    dividend = unpack(encode(1.0, ONE).to(x.sign.device), ONE)
     return divide(replace(dividend, invalid=x.invalid), x, spec.window)
 
 

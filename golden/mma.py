@@ -68,4 +68,4 @@ def mma(  # noqa: PLR0913 - tensors, and the fields of a description by name
     counts = [spec.k, spec.k, *(spec.k // block.length for block in blocks)]
     sides = [(rows, 1), (1, columns)] * 2
     laid = [each.reshape(*shape, *side, n) for each, side, n in zip(codes, sides, counts, strict=False)]
-    return step(spec, *laid[:2], start.reshape(*shape, rows, columns), *laid[2:]).reshape(*shape, *end)
+    return step(spec, *laid[:2], start.reshape(*shape, rows, columns), *laid[2:]).reshape((*shape, *end))
