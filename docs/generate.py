@@ -9,6 +9,7 @@ from textwrap import wrap
 
 import command_reference
 import floorplans
+import unit_examples
 import waveforms
 from amaranth.hdl import Shape
 from amaranth.lib.wiring import In
@@ -52,7 +53,7 @@ COMPOSED_COSTS = (
 )
 
 EXAMPLES = {
-    "sru": "sru int8>int4",
+    "sru": "sru fxp4.4>int4",
     "requantize": "requantize int32*fxp1.31,uint5>int8",
     "mma": "v100.mma.fp16",
     "pwl": "pwl tanh(fxp4.4) pieces=4",
@@ -62,6 +63,8 @@ EXAMPLES = {
     "blockmac": "blockmac mxfp4*mxfp4+fp32 step=4",
 }
 """Texts of units that do not take e5m2 alone."""
+
+CLOCK = "| `clk`, `rst` | input | 1 bit | Clock; synchronous reset, active high. |"
 
 ROLES = {
     Role.OPERAND: "Operand.",
@@ -115,7 +118,11 @@ def _composed(cls: type[Composed]) -> Iterator[str]:
     yield from (f"The text is `{cls.SPEC.form.text}`. {COMPOSED_STEPS}", "", section(document, "Notes"), "")
     yield from (f"Steps of `{unit.spec}`:", "")
     yield from (f"- `{step.formula}`: `{step.spec}`" for step in unit.spec.steps)
-    yield from ("", "## Latency", "", section(document, "Latency"), "")
+    yield from ("", *unit_examples.section(unit.spec), "")
+    yield from ("## Ports and latency", "", f"Ports of `{unit.spec}`:", "")
+    yield from ("| port | direction | format | meaning |", "|---|---|---|---|", CLOCK, *_stream_ports(unit))
+    yield from ("", f"Latency: {section(document, 'Latency')}", "", "In Verilog:", "", "```verilog", *_instance(unit))
+    yield from ("```", "")
     yield f"`{unit.spec}` takes {unit.cycles(64)} cycles for 64 elements, in {unit.passes} passes."
     columns = ("unit", "length", "max ulp", "mean ulp", "max ulp of the largest")
     rows = [row for row in _records("composed") if row["unit"].split()[0] == name]
@@ -142,6 +149,7 @@ def _unit(row: CatalogueRow, state: Mapping[signoff.Key, str] | None = None) -> 
         f"`round` is [rounding](../../rounding.md) to the format of the result. The text is `{row.spec.form.text}`.",
         "",
     )
+    yield from (*unit_examples.section(unit.spec), "")
     yield from ("## Data path", "", f"`{unit.spec}`, without register stages and their controls:", "")
     yield from (DataPath(unit).svg(f"Data path of {unit.spec}"), "")
     yield from ("## Ports and latency", "", f"Ports of `{unit.spec}`:", "")
@@ -191,7 +199,7 @@ def references(source: str) -> list[str]:
 
 def _ports(unit: Unit) -> Iterator[str]:
     if "en" in unit.signature.members:
-        yield "| `clk`, `rst` | input | 1 bit | Clock; synchronous reset, active high. |"
+        yield CLOCK
     described, rows = meanings(unit), dict[str, list[str]]()
     roles = {port.name: ROLES.get(port.role, "") for port in unit.spec.ports if port.role}
     for name, member in unit.signature.members.items():
@@ -202,6 +210,21 @@ def _ports(unit: Unit) -> Iterator[str]:
     for row, names in rows.items():
         vector = len(names) > 2 and len({re.sub(r"\d+$", "", name) for name in names}) == 1
         yield f"| {f'`{names[0]}` … `{names[-1]}`' if vector else ', '.join(f'`{name}`' for name in names)} | {row} |"
+
+
+def _stream_ports(unit: Composed) -> Iterator[str]:
+    """Rows of the ports of a composed unit, with the bits of the fields of its streams."""
+    for (name, part), member, _ in unit.signature.flatten(unit):
+        shape, thing = member.shape, {"i": "an element", "o": "a result"}[name]
+        words = {"valid": f"1 if `{name}__payload` holds {thing}.", "ready": f"1 if {thing} is taken."}
+        if part == "payload":
+            fields = (
+                f"`{key}`{f' (`{field.shape}`)' if isinstance(field.shape, Format) else ''} from bit {field.offset}"
+                for key, field in shape
+            )
+            words[part] = f"{thing.split()[1].capitalize()}: {', '.join(fields)}."
+        flow = "input" if member.flow is In else "output"
+        yield f"| `{name}__{part}` | {flow} | {Shape.cast(shape).width} bit | {words[part]} |"
 
 
 def meanings(unit: Unit) -> dict[str, str]:
@@ -215,9 +238,10 @@ def meanings(unit: Unit) -> dict[str, str]:
     return {re.sub(r"\d+$", "", name): text for name, text in found.items()} | found
 
 
-def _instance(unit: Unit) -> list[str]:
+def _instance(unit: Unit | Composed) -> list[str]:
     """Instance of the module in Verilog, with wires of the names of its ports."""
-    ports = [*(("clk", "rst") if "en" in unit.signature.members else ()), *unit.signature.members]
+    clocked = isinstance(unit, Composed) or "en" in unit.signature.members
+    ports = ["clk", "rst"] * clocked + ["__".join(map(str, path)) for path, _, _ in unit.signature.flatten(unit)]
     wires = ", ".join(f".{name}({name})" for name in ports)
     return [f"{unit.name} unit (", *wrap(wires, 100, initial_indent="  ", subsequent_indent="  "), ");"]
 
