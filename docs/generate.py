@@ -1,14 +1,17 @@
 """Pages that are made from the catalogue and the records: the grammar, paper tables, and a page for each unit."""
 
 import csv
+import functools
 import re
 from collections.abc import Iterator, Mapping
 from inspect import cleandoc
 from pathlib import Path
 from textwrap import wrap
+from typing import Any
 
 import command_reference
 import floorplans
+import figures
 import unit_examples
 import waveforms
 from amaranth.hdl import Shape
@@ -17,7 +20,7 @@ from diagrams import DataPath
 
 from halfulp.hdl.formats import Format, parse
 from halfulp.hdl.specs import COMPOSED as COMPOSED_SPECS
-from halfulp.hdl.specs import UNITS
+from halfulp.hdl.specs import UNITS, UnitSpec
 from halfulp.hdl.specs.formula import Role
 from halfulp.hdl.specs.grammar import page
 from halfulp.lab.papers import paper_tables
@@ -47,10 +50,30 @@ COMPOSED_ERRORS = (
     "largest value of the vector. Elements are normally distributed, with standard deviation 3 for softmax, else 1."
 )
 
-COMPOSED_COSTS = (
-    "On vu9p before place and route, with as few register stages as a clock needs by the delay model "
-    "(`halfulp synth`). Sums in binary32 take one element in each cycle, and limit the clock."
+COSTS = (
+    "All [records](../../costs.md#programs-and-machines) of the unit, synthesised by Yosys for UltraScale+ (vu9p), 7 "
+    "series (artix100t) and ECP5 (ecp5-85k). Cells are those on the longest path; MHz are those after place and route. "
+    "Columns of other projects have their LUT and, in parentheses, cells."
 )
+
+MEASURE = '`halfulp synth "{}"` measures another spec string, and `--target ecp5-85k --route` the clock.'
+
+COMPOSED_COSTS = (
+    "On vu9p before place and route, with as few register stages as a clock needs by the delay model. Sums in binary32 "
+    "take one element in each cycle, and limit the clock."
+)
+
+COST_COLUMNS = {
+    "LUT (vu9p)": ("vu9p", "LUT"),
+    "FF": ("vu9p", "FF"),
+    "DSP": ("vu9p", "DSP"),
+    "BRAM": ("vu9p", "BRAM"),
+    "cells": ("vu9p", "path"),
+    "LUT (artix100t)": ("artix100t", "LUT"),
+    "LUT (ecp5-85k)": ("ecp5-85k", "LUT"),
+    "MHz": ("ecp5-85k", "MHz"),
+}
+"""Device and column of the records, by the title in the table of a unit; columns without figures are left out."""
 
 EXAMPLES = {
     "sru": "sru fxp4.4>int4",
@@ -62,7 +85,10 @@ EXAMPLES = {
     "blockdot": "blockdot4 mxfp4*mxfp4+fp32",
     "blockmac": "blockmac mxfp4*mxfp4+fp32 step=4",
 }
-"""Texts of units that do not take e5m2 alone."""
+"""Spec strings of units that do not take e5m2 alone."""
+
+OTHERS = {"convert": "convert bf16>e4m3fn.rn"}
+"""Spec strings of units whose short form shows little in another format."""
 
 CLOCK = "| `clk`, `rst` | input | 1 bit | Clock; synchronous reset, active high. |"
 
@@ -126,9 +152,7 @@ def _composed(cls: type[Composed]) -> Iterator[str]:
     yield f"`{unit.spec}` takes {unit.cycles(64)} cycles for 64 elements, in {unit.passes} passes."
     columns = ("unit", "length", "max ulp", "mean ulp", "max ulp of the largest")
     rows = [row for row in _records("composed") if row["unit"].split()[0] == name]
-    costs = [row for row in _records("others") if row["unit"].strip("'").split()[0] == name]
-    cells = ("unit", "LUT", "FF", "carry", "BRAM")
-    yield from ("", "## Cost", "", COMPOSED_COSTS, "", *_table(costs, dict(zip(cells, cells, strict=True))))
+    yield from ("", "## Area and clock", "", f"{COMPOSED_COSTS} {MEASURE.format(unit.spec)}", "", *_costs(cls.SPEC))
     yield from ("", "## Error", "", COMPOSED_ERRORS, "", *_table(rows, dict(zip(columns, columns, strict=True))))
     yield from ("", "## Class", "", "```{eval-rst}", f".. autoclass:: halfulp.units.{cls.__name__}", "```")
     yield from ("", "## Golden model", "", "```{eval-rst}", f".. autofunction:: halfulp.golden.{name}", "```")
@@ -158,11 +182,7 @@ def _unit(row: CatalogueRow, state: Mapping[signoff.Key, str] | None = None) -> 
     yield from ("", f"Latency: {section(document, 'Latency')}", "", "In Verilog:", "", "```verilog")
     yield from (*_instance(unit), "```")
     for title, text, table in (
-        (
-            "Area and clock",
-            "Synthesised by Yosys; the clocks of ECP5 are those after place and route.",
-            _costs(row.name),
-        ),
+        ("Area and clock", f"{COSTS}\n\n{MEASURE.format(other_text(row.spec))}", _costs(row.spec)),
         ("Error", ERRORS, _errors(row.name)),
     ):
         if table:
@@ -246,18 +266,39 @@ def _instance(unit: Unit | Composed) -> list[str]:
     return [f"{unit.name} unit (", *wrap(wires, 100, initial_indent="  ", subsequent_indent="  "), ");"]
 
 
-def _costs(name: str) -> list[str]:
-    """Table of the records of a unit, with a row for each format and device."""
-    rows = [row for row in _records("catalogue") if row["unit"].split()[0].rstrip("0123456789") == name]
-    columns = {
-        "unit": "unit",
-        "target": "device",
-        "LUT": "LUT",
-        "FF": "FF",
-        "path": "cells on the longest path",
-        "MHz": "MHz",
-    }
-    return _table(rows, columns)
+def _costs(cls: type[UnitSpec]) -> list[str]:
+    """Table of all records of a unit, with a row for each spec string and build, and those of other projects beside."""
+    units: dict[str, dict[str, Any]] = {}
+    for (text, target), record in _all_records().rows.items():
+        if re.match(rf"'?{cls.form.unit}\d* ", text):
+            units.setdefault(text, {}).update({f"{target} {name}": value for name, value in record.items()})
+    peers = [row for row in _records("peers") if row["target"] == "vu9p" and row["unit"].split()[0] == cls.form.unit]
+    for peer in peers:
+        if (text := _all_records().text(peer["unit"])) in units:
+            units[text][peer["design"]] = f"{peer['LUT']} ({peer['path']})"
+    titles = {title: f"{target} {name}" for title, (target, name) in COST_COLUMNS.items()}
+    titles |= {f"{peer['design']} (vu9p)": peer["design"] for peer in peers}
+    rows = [
+        {"unit": text} | {title: _figure(record.get(key)) for title, key in titles.items()}
+        for text, record in sorted(units.items(), key=lambda item: (" --" in item[0], item[0]))
+    ]
+    used = ["unit", *(title for title in titles if any(row[title] not in ("", "0") for row in rows))]
+    return _table(rows, dict(zip(used, used, strict=True)))
+
+
+def _figure(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) and value % 1 else "" if value is None else str(value)
+
+
+def other_text(cls: type[UnitSpec]) -> str:
+    """Spec string of a unit in another format than that of the catalogue."""
+    fmt = next((fmt for fmt in ("e4m3fn", "int8") if cls.takes(parse(fmt), None)), None)
+    return OTHERS.get(cls.form.unit) or (EXAMPLES[cls.form.unit] if fmt is None else str(cls.filled(a=parse(fmt))))
+
+
+@functools.cache
+def _all_records() -> figures.Records:
+    return figures.Records(RESULTS)
 
 
 def _errors(name: str) -> list[str]:

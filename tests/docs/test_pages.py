@@ -17,7 +17,7 @@ import torch
 from amaranth.sim import Simulator
 from pyuvm import uvm_factory
 
-from halfulp import golden
+from halfulp import golden, unit
 from halfulp.cli import cli
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
 from halfulp.implementation import short
@@ -307,10 +307,46 @@ def test_page_of_composed_unit_has_steps_errors_and_sources(cls, generate):
     assert "cycle" in generate.section(inspect.cleandoc(cls.__doc__), "Latency")
 
 
+@pytest.mark.parametrize(
+    "spec", [*(row.spec for row in CATALOGUE.values()), *COMPOSED], ids=lambda spec: spec.form.unit
+)
+def test_page_of_unit_has_every_record_of_its_costs(spec, generate):
+    cells = {line.split("|")[1].strip(" `"): line.split("|") for line in generate._costs(spec)}
+    texts = set()
+    for path in generate.RESULTS.glob("*.csv"):
+        for row in csv.DictReader(path.read_text().splitlines()):
+            name = re.match(r"'?([a-z]+)\d* ", row.get("unit") or "")
+            if name and name[1] == spec.form.unit and {"target", "LUT", "path"} <= set(row) and path.stem != "peers":
+                texts.add(row["unit"])
+                assert f" {row['LUT']} " in cells[row["unit"]]
+    assert set(cells) - {"unit", "---"} == texts
+    assert texts
+
+
+def test_page_of_unit_has_third_party_units_beside(generate):
+    lines = generate._costs(CATALOGUE["fma"].spec)
+    peers = {
+        row["design"]: row
+        for row in generate._records("peers")
+        if row["unit"] == "fma fp16" and row["target"] == "vu9p"
+    }
+    (line,) = (line for line in lines if line.startswith("| `fma fp16*fp16+fp16.rn` |"))
+    titles, cells = ([cell.strip() for cell in text.split("|")] for text in (lines[0], line))
+    for design in ("FPnew", "FloPoCo"):
+        assert cells[titles.index(f"{design} (vu9p)")] == f"{peers[design]['LUT']} ({peers[design]['path']})"
+
+
+@pytest.mark.parametrize("spec", [row.spec for row in CATALOGUE.values()], ids=lambda spec: spec.form.unit)
+def test_spec_string_that_a_page_measures_is_that_of_a_unit(spec, generate):
+    other = unit(generate.other_text(spec))
+    assert isinstance(other.spec, spec)
+    assert other.buildable.component().name
+
+
 @pytest.mark.slow
 def test_page_of_unit_has_its_records_and_sources(generate):
     mul = "\n".join(generate._unit(CATALOGUE["mul"]))
-    assert re.search(r"^\| `mul e5m2\*e5m2\.rn` \| vu9p \| \d+ ", mul, re.MULTILINE)
+    assert re.search(r"^\| `mul e5m2\*e5m2\.rn` \| \d+ ", mul, re.MULTILINE)
     assert "## Error" not in mul
     assert "{cite:p}`ieee754`" in mul
 
