@@ -9,6 +9,7 @@ from pathlib import Path
 from textwrap import wrap
 from typing import Any
 
+import charts
 import command_reference
 import floorplans
 import figures
@@ -114,6 +115,8 @@ def write(folder: Path, quick: bool = False) -> None:
     write_whole(folder / "waveforms.md", "\n".join(waveforms.page()) + "\n")
     write_whole(folder / "floorplan.txt", floorplans.page())
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
+    for name, lines in charts.pages(_all_records()).items():
+        write_whole(folder / f"{name}.txt", "\n".join(lines) + "\n")
     for row in CATALOGUE.values():
         write_whole(folder / "units" / f"{row.name}.md", "\n".join(_unit(row, state)) + "\n")
     for spec, unit in COMPOSED.items():
