@@ -3,7 +3,7 @@
 import csv
 import functools
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from inspect import cleandoc
 from pathlib import Path
 from textwrap import wrap
@@ -76,6 +76,19 @@ COST_COLUMNS = {
 }
 """Device and column of the records, by the title in the table of a unit; columns without figures are left out."""
 
+UNIT_GROUPS = {
+    "Products and sums": ("mul", "add", "fma", "lerp"),
+    "Accumulation": ("mac", "accumulate", "partmac", "quire"),
+    "Dot products": ("dot", "dotmac", "sparsedot", "sparsemac", "mma"),
+    "Division and roots": ("div", "reciprocal", "sqrt", "rsqrt", "remainder"),
+    "Functions": ("function", "pwl", "softmax", "rmsnorm", "layernorm"),
+    "Conversion and rounding": ("convert", "rint", "requantize", "sru", "split", "join"),
+    "Blocks": ("blockquantize", "blockdequantize", "blockdot", "blockmac"),
+    "Comparison and exponents": ("compare", "classify", "logb", "scaleb"),
+    "Processors": ("fpu",),
+}
+"""Units by group, in the order of the page of units and of the sidebar."""
+
 EXAMPLES = {
     "sru": "sru fxp4.4>int4",
     "requantize": "requantize int32*fxp1.31,uint5>int8",
@@ -115,6 +128,11 @@ def write(folder: Path, quick: bool = False) -> None:
     write_whole(folder / "waveforms.md", "\n".join(waveforms.page()) + "\n")
     write_whole(folder / "floorplan.txt", floorplans.page())
     write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
+    table, groups = unit_groups()
+    write_whole(folder / "units_table.txt", "\n".join(table) + "\n")
+    (folder / "unit_groups").mkdir(exist_ok=True)
+    for name, lines in groups.items():
+        write_whole(folder / "unit_groups" / f"{name}.md", "\n".join(lines) + "\n")
     for name, lines in charts.pages(_all_records()).items():
         write_whole(folder / f"{name}.txt", "\n".join(lines) + "\n")
     for row in CATALOGUE.values():
@@ -123,20 +141,33 @@ def write(folder: Path, quick: bool = False) -> None:
         write_whole(folder / "units" / f"{spec.form.unit}.md", "\n".join(_composed(unit)) + "\n")
 
 
-def units_table() -> list[str]:
-    """Table of all units: result, text and ports, with links to their pages."""
-    lines = ["| unit | result | text | ports |", "|---|---|---|---|"]
-    for row in CATALOGUE.values():
-        unit = _example(row)
-        summary = cleandoc(row.unit.__doc__ or "").splitlines()[0].rstrip(".")
-        ports = " → ".join(", ".join(f"`{name}`" for name in side) for side in (unit.inputs, unit.outputs))
-        name = f"[{row.unit.__name__}](generated/units/{row.name}.md)"
-        lines.append(f"| {name} | {summary} | `{row.spec.form.text}` | {ports} |")
-    for spec, cls in COMPOSED.items():
-        summary, name = cleandoc(cls.__doc__ or "").splitlines()[0].rstrip("."), spec.form.unit
-        link = f"[{cls.__name__}](generated/units/{name}.md)"
-        lines.append(f"| {link} | {summary} | `{spec.form.text}` | streams `i` -> `o` |")
+def units_table(units: Iterable[str], folder: str) -> list[str]:
+    """Table of some units: result, spec string and ports, with links to their pages in a folder."""
+    lines = ["| unit | result | spec string | ports |", "|---|---|---|---|"]
+    composed = {spec.form.unit: (spec, cls) for spec, cls in COMPOSED.items()}
+    for name in units:
+        spec, cls = composed.get(name) or (CATALOGUE[name].spec, CATALOGUE[name].unit)
+        summary, ports = cleandoc(cls.__doc__ or "").splitlines()[0].rstrip("."), "streams `i` → `o`"
+        if name in CATALOGUE:
+            unit = _example(CATALOGUE[name])
+            ports = " → ".join(", ".join(f"`{name}`" for name in side) for side in (unit.inputs, unit.outputs))
+        lines.append(f"| [{cls.__name__}]({folder}{name}.md) | {summary} | `{spec.form.text}` | {ports} |")
     return lines
+
+
+def unit_groups() -> tuple[list[str], dict[str, list[str]]]:
+    """Return the lines of the page of units, tables by group, and the page of each group by the name of its file."""
+    lines, pages = [], {}
+    for title, units in UNIT_GROUPS.items():
+        file = title.lower().replace(" ", "_")
+        lines += [f"**{title}**", "", *units_table(units, "generated/units/"), ""]
+        entries = [f"../units/{name}" for name in units]
+        pages[file] = [f"# {title}", "", *units_table(units, "../units/"), "", *_toctree(entries)]
+    return [*lines, *_toctree(f"generated/unit_groups/{file}" for file in pages)], pages
+
+
+def _toctree(entries: Iterable[str]) -> list[str]:
+    return ["```{toctree}", ":hidden:", "", *entries, "```"]
 
 
 def _composed(cls: type[Composed]) -> Iterator[str]:

@@ -294,6 +294,18 @@ def test_docstring_of_unit_has_the_sections_of_its_page(row, generate):
     assert generate.references(generate.section(document, "Source"))
 
 
+def test_every_unit_is_in_one_group_of_the_sidebar(generate):
+    grouped = [name for units in generate.UNIT_GROUPS.values() for name in units]
+    assert sorted(grouped) == sorted([*CATALOGUE, *(spec.form.unit for spec in COMPOSED)])
+    lines, pages = generate.unit_groups()
+    assert [line for line in lines if line.startswith("generated/")] == [
+        f"generated/unit_groups/{name}" for name in pages
+    ]
+    assert [line for page in pages.values() for line in page if line.startswith("../")] == [
+        f"../units/{name}" for name in grouped
+    ]
+
+
 @pytest.mark.parametrize("cls", COMPOSED.values(), ids=lambda cls: cls.__name__)
 def test_page_of_composed_unit_has_steps_errors_and_sources(cls, generate):
     page = "\n".join(generate._composed(cls))
@@ -303,7 +315,7 @@ def test_page_of_composed_unit_has_steps_errors_and_sources(cls, generate):
     assert re.search(rf"^\| `'{name} bf16.*' --clock 90` \| \d+ ", page, re.MULTILINE)
     assert re.search(r"{cite:p}`\w+`", page)
     assert f".. autofunction:: halfulp.golden.{name}" in page
-    assert any(f"generated/units/{name}.md" in line for line in generate.units_table())
+    assert f"(generated/units/{name}.md)" in "\n".join(generate.unit_groups()[0])
     assert "cycle" in generate.section(inspect.cleandoc(cls.__doc__), "Latency")
 
 
