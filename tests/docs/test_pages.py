@@ -18,7 +18,7 @@ from amaranth.sim import Simulator
 from pyuvm import uvm_factory
 
 from halfulp import golden, unit
-from halfulp.cli import cli
+from halfulp.cli import GROUPS, cli
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
 from halfulp.implementation import short
 from halfulp.lab.papers import arbitor, paper_tables
@@ -48,6 +48,18 @@ def blocks(language, *pages):
     return re.findall(rf"^```{language}\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
 
 
+FOR_DEVELOPERS = ("README.md", "development.md")
+"""Pages with commands of `make`; all others have those of `halfulp`."""
+
+
+def test_pages_for_users_have_commands_of_halfulp():
+    # A written kernel has a Makefile with the target `tile`.
+    users = {name for title, group in GROUPS.items() if "records" not in title for name in group} - {"tile"}
+    pattern = rf"\bmake (?:{'|'.join(users)})\b"
+    assert re.search(pattern, PAGES["README.md"])
+    assert [name for name, text in PAGES.items() if name not in FOR_DEVELOPERS and re.search(pattern, text)] == []
+
+
 QUICK = r"make sim UNIT=mac FMT=e5m2|halfulp (emit|list) .*"
 """Commands that `make test` runs; `make test-all` runs all."""
 
@@ -67,6 +79,7 @@ def commands():
 @pytest.mark.parametrize(("command", "output"), list(commands()))
 def test_command_on_a_page_prints_as_shown(command, output, tmp_path):
     program = Path(sys.executable).parent
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
     run = subprocess.run(
         command,
         shell=True,
