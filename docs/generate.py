@@ -175,7 +175,7 @@ def _composed(cls: type[Composed]) -> Iterator[str]:
     unit, document = cls(cls.SPEC.filled(a=parse("bf16"))), cleandoc(cls.__doc__ or "")
     name = cls.SPEC.form.unit
     yield from (f"# {cls.__name__}", "", document.splitlines()[0], "", section(document, "Formula"), "")
-    yield from (f"The text is `{cls.SPEC.form.text}`. {COMPOSED_STEPS}", "", section(document, "Notes"), "")
+    yield from (f"The spec string is `{cls.SPEC.form.text}`. {COMPOSED_STEPS}", "", section(document, "Notes"), "")
     yield from (f"Steps of `{unit.spec}`:", "")
     yield from (f"- `{step.formula}`: `{step.spec}`" for step in unit.spec.steps)
     yield from ("", *unit_examples.section(unit.spec), "")
@@ -204,7 +204,7 @@ def _unit(row: CatalogueRow, state: Mapping[signoff.Key, str] | None = None) -> 
     yield from (f"# {row.unit.__name__}", "", document.splitlines()[0], "")
     yield from (section(document, "Formula"), "")
     yield from (
-        f"`round` is [rounding](../../rounding.md) to the format of the result. The text is `{row.spec.form.text}`.",
+        f"`round` is [rounding](../../rounding.md) to the format of the result. The spec string is `{row.spec.form.text}`.",
         "",
     )
     yield from (*unit_examples.section(unit.spec), "")
