@@ -204,7 +204,8 @@ def _unit(row: CatalogueRow, state: Mapping[signoff.Key, str] | None = None) -> 
     yield from (f"# {row.unit.__name__}", "", document.splitlines()[0], "")
     yield from (section(document, "Formula"), "")
     yield from (
-        f"The spec string is `{row.spec.form.text}`. `round` is [rounding](../../rounding.md) to the format of the result.",
+        f"The spec string is `{row.spec.form.text}`. "
+        "`round` is [rounding](../../rounding.md) to the format of the result.",
         "",
     )
     yield from (*unit_examples.section(unit.spec), "")
