@@ -11,8 +11,8 @@ from typing import Any
 
 import charts
 import command_reference
-import floorplans
 import figures
+import floorplans
 import unit_examples
 import waveforms
 from amaranth.hdl import Shape
@@ -127,7 +127,6 @@ def write(folder: Path, quick: bool = False) -> None:
     write_whole(folder / "commands.md", "\n".join(command_reference.page()) + "\n")
     write_whole(folder / "waveforms.md", "\n".join(waveforms.page()) + "\n")
     write_whole(folder / "floorplan.txt", floorplans.page())
-    write_whole(folder / "units_table.txt", "\n".join(units_table()) + "\n")
     table, groups = unit_groups()
     write_whole(folder / "units_table.txt", "\n".join(table) + "\n")
     (folder / "unit_groups").mkdir(exist_ok=True)
