@@ -36,6 +36,7 @@ from halfulp.lab.bench.records import MATRIX_STEPS, ROUTED_STEPS
 from halfulp.lab.papers import blocks
 from halfulp.lab.papers.trainings import Case, Figures
 from halfulp.options import unit_options
+from halfulp.sim import signoff
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -62,7 +63,8 @@ class Records(dict[str, Any]):
 
     def __init__(self, folder: Path = RESULTS) -> None:
         self.folder = folder
-        super().__init__({path.stem.replace("-", "_"): pd.read_csv(path) for path in sorted(folder.glob("*.csv"))})
+        files = [*sorted(folder.glob("*.csv")), *sorted(signoff.RESULTS.glob("signoff.csv"))]
+        super().__init__({path.stem.replace("-", "_"): pd.read_csv(path) for path in files})
         self.rows: dict[tuple[str, str], dict[str, Any]] = {}
         for name, frame in list(self.items()):
             if {"unit", "target", "LUT", "path"} <= set(frame) and name != "peers":

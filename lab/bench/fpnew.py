@@ -10,6 +10,7 @@ import pandas as pd
 
 from halfulp.boards.targets import target_of
 from halfulp.fpga.synth.measure import Cost
+from halfulp.implementation import short
 from halfulp.tools.digests import version
 from halfulp.tools.errors import ToolError
 from halfulp.tools.jobs import LOCAL, JobPool
@@ -29,7 +30,8 @@ PORTS = Path(__file__).with_name("fpnew.sv")
 
 COMMAND = "halfulp report peers"
 
-_OPERATION = "one operation of fpnew_fma; subnormals; rounding mode as an input, five modes; flags not connected; "
+_OPERATION = "one operation of fpnew_fma; subnormals; rounding mode as an input, five modes; "
+_NO_FLAGS, _FLAGS = f"{_OPERATION}flags not connected; ", f"{_OPERATION}flags; "
 _FPU = "EnableNanBox; ADDMUL and CONV MERGED, NONCOMP PARALLEL; PipeRegs 0; "
 
 
@@ -72,15 +74,22 @@ class Row:
 
 ROWS: tuple[Row, ...] = (
     *(
-        Row(f"{unit} {fmt}", f"fpnew_{unit}_{fmt}", f"{_OPERATION}combinational")
+        Row(f"{unit} {fmt}", f"fpnew_{unit}_{fmt}", f"{_NO_FLAGS}combinational")
         for unit in ("mul", "add", "fma")
         for fmt in ("e5m2", "fp16", "bf16")
     ),
     *(
         Row(
+            str(short(unit, fmt, rounding="port", flags="after")), f"fpnew_{unit}_{fmt}_flags", f"{_FLAGS}combinational"
+        )
+        for unit in ("mul", "add", "fma")
+        for fmt in ("e5m2", "fp16")
+    ),
+    *(
+        Row(
             "fma fp16",
             f"fpnew_fma_fp16_{stages}" if stages else "fpnew_fma_fp16",
-            f"{_OPERATION}registers DISTRIBUTED",
+            f"{_NO_FLAGS}registers DISTRIBUTED",
             "ecp5-85k",
             stages,
         )

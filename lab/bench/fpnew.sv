@@ -1,12 +1,14 @@
 // FPnew with plain ports. `halfulp report peers` measures these modules with the sources of FPnew.
 
-// One operation of a format with its rounding mode as an input. Its flags are not connected, so they cost nothing.
+// One operation of a format with its rounding mode as an input. Without _flags in the name, its flags are not
+// connected, so they cost nothing.
 `define FPNEW_FMA(NAME, FORMAT, OPERATION, REGISTERS) \
-module NAME ( \
+module NAME``_flags ( \
   input logic clk_i, \
   input logic [2:0][fpnew_pkg::fp_width(FORMAT)-1:0] operands_i, \
   input logic [2:0] rnd_mode_i, \
-  output logic [fpnew_pkg::fp_width(FORMAT)-1:0] result_o \
+  output logic [fpnew_pkg::fp_width(FORMAT)-1:0] result_o, \
+  output logic [4:0] status_o \
 ); \
   fpnew_fma #( \
     .FpFormat(FORMAT), .NumPipeRegs(REGISTERS), .PipeConfig(fpnew_pkg::DISTRIBUTED), .TagType(logic), .AuxType(logic) \
@@ -14,8 +16,16 @@ module NAME ( \
     .rst_ni(1'b1), .is_boxed_i('1), .rnd_mode_i(fpnew_pkg::roundmode_e'(rnd_mode_i)), \
     .op_i(fpnew_pkg::OPERATION), .op_mod_i(1'b0), .tag_i(1'b0), .mask_i(1'b1), .aux_i(1'b0), \
     .in_valid_i(1'b1), .out_ready_i(1'b1), .flush_i(1'b0), .reg_ena_i('0), \
-    .in_ready_o(), .status_o(), .extension_bit_o(), .tag_o(), .mask_o(), .aux_o(), .out_valid_o(), .busy_o(), .* \
+    .in_ready_o(), .extension_bit_o(), .tag_o(), .mask_o(), .aux_o(), .out_valid_o(), .busy_o(), .* \
   ); \
+endmodule \
+module NAME ( \
+  input logic clk_i, \
+  input logic [2:0][fpnew_pkg::fp_width(FORMAT)-1:0] operands_i, \
+  input logic [2:0] rnd_mode_i, \
+  output logic [fpnew_pkg::fp_width(FORMAT)-1:0] result_o \
+); \
+  NAME``_flags i_flags (.status_o(), .*); \
 endmodule
 
 `FPNEW_FMA(fpnew_mul_e5m2, fpnew_pkg::FP8, MUL, 0)

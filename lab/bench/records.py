@@ -214,6 +214,11 @@ OTHERS: tuple[Implementation, ...] = (
             "blockmac block(e4m3fn,4,e8m0fnu,floor)*block(e4m3fn,4,e8m0fnu,floor)+fp32",
             "blockquantize bf16>mxfp8_e4m3",
             "fma fp16*fp16+fp16 flags",
+            *(
+                f"{unit}.port flags"
+                for fmt in ("e5m2", "fp16")
+                for unit in (f"mul {fmt}*{fmt}", f"add {fmt}+{fmt}", f"fma {fmt}*{fmt}+{fmt}")
+            ),
             "mac e5m2*e5m2+e6m5.sr10@lfsr16",
         ),
     ),

@@ -10,7 +10,7 @@ import pandas as pd
 from halfulp.fpga.kernel.cost_model import MEMORY_LUTS
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
 from halfulp.fpga.package.manifest import RECORDS
-from halfulp.implementation import short
+from halfulp.implementation import Implementation
 from halfulp.tools.tables import Table
 
 from . import accuracy, arbitor, blocks, commands, emulation, esru, fase, mptorch, sru, steps
@@ -95,12 +95,12 @@ def _table(rows: list[dict[str, object]]) -> Iterator[str]:
 def _peers() -> Iterator[str]:
     """Multipliers, adders and fused multiply-adds beside other generators and libraries."""
     peers = [row for row in _record("peers") if row["target"] == "vu9p" and not row["unit"].startswith("fpu")]
-    ours = {row["unit"]: row for row in _record("small")}
+    ours = {row["unit"]: row for name in ("small", "others") for row in _record(name)}
     rows: dict[str, dict[str, object]] = {}
     ratios: dict[str, list[float]] = {design: [] for design in SOURCES}
     for row in peers:
-        own = ours[str(short(*row["unit"].split()))]
-        fast = ours.get(f"{str(short(*row['unit'].split()))!r} --goal speed")
+        asked = str(Implementation.parse(row["unit"]))
+        own, fast = ours[asked], ours.get(f"{asked!r} --goal speed")
         cells = rows.setdefault(row["unit"], dict.fromkeys(("unit", "halfulp", "halfulp, speed", *SOURCES), ""))
         cells |= {"unit": f"`{row['unit']}`", "halfulp": f"{own['LUT']} ({own['path']})"}
         cells["halfulp, speed"] = f"{fast['LUT']} ({fast['path']})" if fast else ""

@@ -20,7 +20,7 @@ from pyuvm import uvm_factory
 from halfulp import golden, unit
 from halfulp.cli import GROUPS, cli
 from halfulp.hdl.formats import E4M3FN, E6M5, stochastic
-from halfulp.implementation import short
+from halfulp.implementation import Implementation
 from halfulp.lab.papers import arbitor, paper_tables
 from halfulp.sim.uvm.sequences import Campaign
 from halfulp.units.catalogue import CATALOGUE, COMPOSED
@@ -225,20 +225,19 @@ def test_readme_design_accumulates_as_golden():
     assert len(source.splitlines()) <= 25
     names = {}
     exec(source, names)
-    dut = names["DotProduct"]()
     x, y, noise = [0x38, 0x41, 0xB3, 0x08, 0x7E], [0x40, 0x3C, 0x45, 0x09, 0x7E], [0, 1023, 512, 7, 300]
     totals = []
 
     async def drive(context):
         for step in range(5):
-            context.set(dut.x, E4M3FN.from_bits(x[step]))
-            context.set(dut.y, E4M3FN.from_bits(y[step]))
-            context.set(dut.first, step in (0, 3))
-            context.set(dut.noise, noise[step])
+            context.set(names["x"], E4M3FN.from_bits(x[step]))
+            context.set(names["y"], E4M3FN.from_bits(y[step]))
+            context.set(names["first"], step in (0, 3))
+            context.set(names["noise"], noise[step])
             await context.tick()
-            totals.append(context.get(dut.total).code)
+            totals.append(context.get(names["total"]).code)
 
-    simulator = Simulator(dut)
+    simulator = Simulator(names["m"])
     simulator.add_clock(1e-6)
     simulator.add_testbench(drive)
     simulator.run()
@@ -388,16 +387,16 @@ def test_page_of_activation_has_its_errors(generate):
 def test_paper_tables_have_records_and_sources(segments, monkeypatch, tmp_path):
     monkeypatch.setattr(arbitor, "SEGMENTS", segments)
     text = "\n".join(line for page in paper_tables.pages().values() for line in page)
-    peers, small = (
+    peers, small, others = (
         list(csv.DictReader((paper_tables.RECORDS / f"{name}.csv").read_text().splitlines()))
-        for name in ("peers", "small")
+        for name in ("peers", "small", "others")
     )
-    luts = {row["unit"]: f"{row['LUT']} ({row['path']})" for row in small}
+    luts = {row["unit"]: f"{row['LUT']} ({row['path']})" for row in (*small, *others)}
     peers = [row for row in peers if row["target"] == "vu9p" and not row["unit"].startswith("fpu")]
     assert len(peers) > 30
     for row in peers:
         (line,) = (line for line in text.splitlines() if line.startswith(f"| `{row['unit']}` | "))
-        assert luts[str(short(*row["unit"].split()))] in line
+        assert luts[str(Implementation.parse(row["unit"]))] in line
         assert f" {row['LUT']} ({row['path']}) " in line
     keys = set(re.findall(r"{cite:p}`(\w+)`", text))
     assert len(keys) > 5

@@ -32,8 +32,8 @@ def test_page_explains_the_fields_of_a_mismatch():
     picture = (ROOT / "docs" / "mismatch.svg").read_text()
     table = (ROOT / "docs" / "simulation.md").read_text().partition("(mismatch.svg)\n")[2].partition("\n## ")[0]
     fields = re.findall(r"^\| ([a-z][\w, ]*) \|", table, re.MULTILINE)[1:]
-    assert len(fields) == 6
+    assert len(fields) == 5
     assert [word for field in fields for word in field.split(", ") if not re.search(rf"[ >]{word}[ :]", picture)] == []
     # No field of the report is left out.
     labels = re.findall(r">  +(\w+)[: ]", picture)
-    assert set(labels) == {"a", "b", "exact", "expected", "got", "again", "save"}
+    assert set(labels) == {"a", "b", "exact", "expected", "got"}
