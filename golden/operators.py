@@ -2,9 +2,11 @@
 
 import functools
 import itertools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -53,9 +55,7 @@ class Operator:
         """Return the codes of results; operands broadcast."""
         if self._table is None:
             return self.function(*torch.broadcast_tensors(*codes))
-        index = codes[0]
-        for fmt, more in zip(self.formats[1:], codes[1:], strict=True):
-            index = index << fmt.width | more
+        index = _index(codes, self.formats)
         return self._table.to(index.device)[index]
 
     def of_numbers(self, *values: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ _REGISTERED: dict[str, Operator] = {}
 
 def register_operator(
     name: str,
-    function: Callable[..., Tensor],
+    function: "Callable[..., Tensor] | Tensor | np.ndarray[Any, Any]",
     *formats: Format | str,
     o: Format | str | None = None,
     values: bool = False,
@@ -95,9 +95,10 @@ def register_operator(
     name : str
         Name in policies, such as ``multiplier=NAME`` or ``elementwise=bf16.rn; mul=NAME``. A later operator of the same
         name replaces it.
-    function : callable
+    function : callable, Tensor or array
         Function of one tensor for each operand, all of one shape: element by element, the codes of the results in an
-        integer type. Operands are codes in int64.
+        integer type. Operands are codes in int64. Or a table of the codes of all results, such as that of a published
+        multiplier: that of operands ``a`` and ``b`` at ``[a, b]``, or at ``a * 2**b.width + b`` in one dimension.
     formats : Format or str
         Formats of the operands, one or two.
     o : Format or str, optional
@@ -113,7 +114,8 @@ def register_operator(
     Raises
     ------
     TypeError, ValueError
-        If the name is a unit's text, there are no formats or more than two, or the function gives other results.
+        If the name is a unit's text, there are no formats or more than two, or the function or the table gives other
+        results.
     """
     if not isinstance(name, str) or not name.isidentifier():
         raise ValueError(f"name of an operator must be one word of letters, digits and underscores, not {name!r}")
@@ -122,6 +124,10 @@ def register_operator(
         raise TypeError(f"operator {name} has {len(formats)} formats; give one for each of its one or two operands")
     given = tuple(map(parse, formats))
     result = given[0] if o is None else parse(o)
+    if isinstance(function, (Tensor, np.ndarray)):
+        function = _of_table(name, function, given, result, values)
+    elif not callable(function):
+        raise TypeError(f"operator {name} must be a function or a table of codes, not {type(function).__name__}")
 
     def of_codes(*codes: Tensor) -> Tensor:
         operands = [decoded(x, fmt, torch.float64) for x, fmt in zip(codes, given, strict=True)] if values else codes
@@ -136,6 +142,33 @@ def register_operator(
     operator.function(*(torch.tensor(column) for column in zip(*corners, strict=True)))
     _REGISTERED[name] = operator
     return operator
+
+
+def _of_table(
+    name: str, table: "Tensor | np.ndarray[Any, Any]", formats: tuple[Format, ...], o: Format, values: bool
+) -> Callable[..., Tensor]:
+    """Return the function of a table of codes, which later changes of the table do not change."""
+    widths = [fmt.width for fmt in formats]
+    shapes = dict.fromkeys([(1 << sum(widths),), tuple(1 << width for width in widths)])
+    if tuple(table.shape) not in shapes:
+        wanted, operands = " or ".join(map(str, shapes)), " and ".join(map(str, formats))
+        raise ValueError(f"table of {name} has shape {tuple(table.shape)}; all codes of {operands} need {wanted}")
+    if values:
+        raise ValueError(f"table of {name} holds codes; omit values=True, and convert real numbers by golden.encode")
+    results = codes_of(f"table of {name}", table, o).detach().cpu().reshape(-1).clone()
+
+    def function(*codes: Tensor) -> Tensor:
+        return results.to(codes[0].device)[_index(codes, formats)]
+
+    return function
+
+
+def _index(codes: Sequence[Tensor], formats: Sequence[Format]) -> Tensor:
+    """Return the places of operands in a table of all codes, the last operand fastest."""
+    index = codes[0]
+    for fmt, more in zip(formats[1:], codes[1:], strict=True):
+        index = index << fmt.width | more
+    return index
 
 
 def operator(text: str, what: str = FUNCTION) -> Operator:

@@ -1,5 +1,6 @@
 """Operators of users: in matrix products against products of tabulated terms with 1, and in programs."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -10,6 +11,7 @@ from halfulp.golden.nn.elementwise import ARITHMETIC
 from halfulp.golden.operators import operator
 from halfulp.golden.products import approximate
 from halfulp.golden.program.arithmetic import ARITHMETIC as KERNELS
+from halfulp.hdl.formats import parse
 from halfulp.hdl.specs import MacSpec
 
 
@@ -108,6 +110,49 @@ def test_operators_of_wide_formats_are_functions_without_tables():
     for _ in range(2):
         golden.gemm(torch.ones(2, 3), torch.ones(3, 2), "int8*int8+int32", multiplier="counted")
     assert calls.count(1 << 16) == 1
+
+
+def products(a, b, o):
+    """Codes of the products of all pairs of codes, some of them changed as in an approximate multiplier."""
+    x = torch.arange(1 << parse(a).width).unsqueeze(1)
+    return golden.mul(x, torch.arange(1 << parse(b).width), a=a, b=b, o=o) & ~15
+
+
+@pytest.mark.parametrize("kind", ["matrix", "row", "numpy", "own type"])
+def test_ready_table_is_the_operator_of_its_function(kind):
+    a, b, o = ("e4m3fn", "e5m2", "bf16") if kind == "own type" else ("int8", "e3m2", "int8")
+    table = products(a, b, o)
+    golden.register_operator("of_function", lambda x, y: products(a, b, o)[x, y], a, b, o=o)
+    given = {
+        "matrix": table,
+        "row": table.reshape(-1),
+        "numpy": table.numpy().astype(np.uint8),
+        "own type": table.to(torch.int16).view(torch.bfloat16),
+    }[kind]
+    golden.register_operator("of_table", given, a, b, o=o)
+    given[:] = 0
+    torch.manual_seed(3)
+    x, y = torch.randn(6, 9) * 9, torch.randn(9, 4)
+    mac = f"{a}*{b}+fp32.rn"
+    made = [golden.gemm(x, y, mac, multiplier=name) for name in ("of_table", "of_function")]
+    assert torch.equal(*made)
+    assert not torch.equal(made[0], golden.gemm(x, y, mac))
+    layer = torch.nn.Linear(9, 4)
+    layers = [golden.nn.convert(layer, f"{mac}, multiplier={name}").model(x) for name in ("of_table", "of_function")]
+    assert torch.equal(*layers)
+    with emulate(f"{mac}, multiplier=of_table"):
+        assert torch.equal(layer(x), layers[0])
+
+
+def test_table_of_one_operand_is_a_function_and_wide_tables_are_read():
+    golden.register_operator("half", torch.arange(256) // 2, "e4m3fn")
+    x = torch.randn(40)
+    expected = golden.decode(golden.encode(x, "e4m3fn") // 2, "e4m3fn").float()
+    with emulate("fp32, functions=tanh=half"):
+        assert torch.equal(torch.tanh(x), expected)
+    wide = golden.register_operator("wide_table", torch.arange(1 << 18) % 4096, "e4m3fn", "e4m5", o="fp16")
+    codes = torch.tensor([0, 255]), torch.tensor([3, 1023])
+    assert wide(*codes).tolist() == [3, 4095]
 
 
 @pytest.mark.parametrize("kind", ["layer", "program"])
@@ -210,8 +255,18 @@ def test_function_in_place_of_the_name_of_an_operator_is_refused():
         (("none", truncated), "give one for each"),
         (("real", truncated, "bf16", "bf16"), "must return a tensor of integer codes"),
         (("beyond", lambda x: x + 300, "e4m3fn"), "codes of 8 bits"),
+        (("short", torch.zeros(256), "int8", "int8"), r"shape \(256,\); all codes of int8 and int8 need"),
+        (("beyond", torch.full((256,), 256), "e4m3fn"), "table of beyond contains 256; codes of 8 bits are 0 to 255"),
+        (("below", np.full(256, -1), "int8"), "table of below contains -1; codes of 8 bits"),
+        (("real", torch.zeros(256), "e4m3fn"), "table of real must be a tensor of integer codes"),
+        (("number", 3, "e4m3fn"), "operator number must be a function or a table of codes, not int"),
     ],
 )
 def test_invalid_operators_are_refused(arguments, message):
     with pytest.raises((TypeError, ValueError), match=message):
         golden.register_operator(*arguments)
+
+
+def test_table_of_real_numbers_is_refused():
+    with pytest.raises(ValueError, match="table of real holds codes; omit values=True"):
+        golden.register_operator("real", torch.zeros(256), "e4m3fn", values=True)
