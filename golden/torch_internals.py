@@ -221,6 +221,19 @@ def replaced_recurrent_functions(
         yield
 
 
+_builtins_of_script: Callable[[], dict[int, str]] = named("torch.jit._builtins:_get_builtin_table")
+
+
+def scripted_as(original: Callable[..., Any], function: Callable[..., Any]) -> Callable[..., Any]:
+    """Let torch.jit.script compile calls of a function as calls of the function of torch that it replaces.
+
+    The table of torch has the id of the function, which therefore has to exist until the end of the process.
+    """
+    table = _builtins_of_script()
+    table[id(function)] = table[id(original)]
+    return function
+
+
 # Modules --------------------------------------------------------------------------------------------------------------
 
 CALL_OF_MODULE: CodeType = named("torch.nn:Module._call_impl").__code__

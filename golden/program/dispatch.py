@@ -27,6 +27,7 @@ from halfulp.golden.torch_internals import (
     is_under_func,
     replaced_recurrent_functions,
     schema,
+    scripted_as,
     tree_leaves,
     tree_map_only,
     without_mkldnn,
@@ -271,6 +272,8 @@ def composite() -> Iterator[None]:
             stack.enter_context(mock.patch.object(F, "linear", _linear))
             for name in ("numpy", "__dlpack__"):
                 stack.enter_context(mock.patch.object(Tensor, name, _leaving(getattr(Tensor, name))))
+            for name in ("trace", "trace_module"):
+                stack.enter_context(mock.patch.object(torch.jit, name, _untraced(getattr(torch.jit, name))))
             stack.enter_context(loops(lambda: isinstance(current_dispatch_mode(), Dispatch)))
     try:
         yield
@@ -292,6 +295,9 @@ def _linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
     return _LINEAR(x, w, bias)
 
 
+scripted_as(_LINEAR, _linear)
+
+
 def _leaving(convert: Callable[..., Any]) -> Callable[..., Any]:
     """Return a conversion of tensors to arrays of another library that reports where numbers leave torch."""
 
@@ -305,6 +311,21 @@ def _leaving(convert: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
+def _untraced(trace: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that refuses to record a program of which a dispatch mode computes the operations."""
+
+    @functools.wraps(trace)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(current_dispatch_mode(), Dispatch):
+            raise RuntimeError(
+                "torch.jit.trace has no meaning in golden.emulate: trace outside of it, or use torch.jit.script"
+            )
+        return trace(*args, **kwargs)
+
+    return run
+
+
+@functools.cache
 def _layers(name: str, in_torch: Callable[..., Any]) -> Callable[..., Any]:
     """Return a function of torch for recurrent layers that a dispatch mode may compute as a whole."""
 
@@ -313,7 +334,7 @@ def _layers(name: str, in_torch: Callable[..., Any]) -> Callable[..., Any]:
         result = mode.recurrent(name, given) if isinstance(mode, Dispatch) else NotImplemented
         return in_torch(*given) if result is NotImplemented else result
 
-    return run
+    return scripted_as(in_torch, run)
 
 
 def wraps(kind: Any) -> bool:

@@ -225,6 +225,20 @@ def _recurrent():
     assert "lstm" not in vars(torch._VF)
 
 
+def _scripted(x: torch.Tensor) -> torch.Tensor:
+    return _negated(x)
+
+
+def _negated(x):
+    raise AssertionError("a script calls the function of torch")
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+def _script():
+    assert torch_internals.scripted_as(torch.neg, _negated) is _negated
+    assert torch.jit.script(_scripted)(torch.ones(2)).tolist() == [-1, -1]
+
+
 def _modules():
     code = []
 
@@ -377,6 +391,7 @@ CHECKS = {
     "VMAP_IN_GRAPH": _vmap_in_graphs,
     "replaced_vmap": _vmap,
     "replaced_recurrent_functions": _recurrent,
+    "scripted_as": _script,
     "CALL_OF_MODULE": _modules,
     "FORWARD": _modules,
     "COMPILED": _modules,

@@ -142,6 +142,41 @@ def test_every_overload_of_exact_operations_is_classified():
     assert found == set(OTHER_OVERLOADS)
 
 
+class Recurrent(torch.nn.Module):
+    """A recurrent layer and a linear one: the functions of torch that emulation replaces."""
+
+    def __init__(self, kind: type):
+        super().__init__()
+        self.layer, self.last = kind(4, 3), torch.nn.Linear(3, 2)
+
+    def forward(self, x):
+        y, _ = self.layer(x)
+        return self.last(y) * 2
+
+
+@pytest.mark.filterwarnings("ignore:`torch.jit.script` is deprecated")
+@pytest.mark.parametrize("kind", [torch.nn.LSTM, torch.nn.GRU, torch.nn.RNN])
+def test_script_has_the_bits_of_the_module(kind):
+    torch.manual_seed(0)
+    model, x = Recurrent(kind), torch.randn(5, 2, 4)
+    parameters = list(model.parameters())
+    with golden.emulate(BF16, strict=True):
+        expected = model(x)
+        scripted = torch.jit.script(model)
+        # TorchScript changes its graph after the first calls.
+        found = [scripted(x) for _ in range(3)]
+        assert all(torch.equal(y, expected) for y in found)
+        gradients = [torch.autograd.grad(y.sum(), parameters) for y in (expected, found[-1])]
+    assert all(map(torch.equal, *gradients))
+    assert not torch.equal(scripted(x), expected)
+
+
+@pytest.mark.parametrize("traced", [torch.nn.Linear(3, 2), lambda x: x * 2])
+def test_emulate_refuses_traces(traced):
+    with golden.emulate(BF16), pytest.raises(RuntimeError, match=r"torch\.jit\.trace has no meaning in golden"):
+        torch.jit.trace(traced, torch.ones(1, 3))
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 @pytest.mark.parametrize("layout", [torch.strided, torch.jagged])
 def test_emulate_refuses_nested_tensors(layout):
