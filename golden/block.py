@@ -188,6 +188,7 @@ def _unpacked(name: str, x: Tensor, scale: Tensor, block: Block, length: int) ->
 def _length(x: object, y: object) -> int:
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise TypeError(f"x and y must be tensors of codes, not {type(x).__name__} and {type(y).__name__}")
+    check_devices(x=x, y=y)
     if x.dim() == 0 or y.dim() == 0 or x.shape[-1] != y.shape[-1]:
         raise ValueError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; their last dimensions must be equal")
     return x.shape[-1]

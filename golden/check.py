@@ -27,8 +27,17 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
     return value
 
 
+def check_dense(name: str, x: object) -> None:
+    """Check that a value is no sparse, nested or other tensor without strides; TypeError otherwise."""
+    if isinstance(x, Tensor) and (x.layout != torch.strided or x.is_nested):
+        kind, dense = ("nested", "to_padded_tensor(0.0)") if x.is_nested else (f"of {x.layout}", "to_dense()")
+        raise TypeError(f"{name} is a tensor {kind}, and the golden model computes dense ones: give {name}.{dense}")
+
+
 def check_devices(**tensors: object) -> None:
-    """Check that the tensors of a call are on one device; ValueError otherwise."""
+    """Check that the tensors of a call are dense and on one device; TypeError or ValueError otherwise."""
+    for name, x in tensors.items():
+        check_dense(name, x)
     devices = {name: tensor.device for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
     if len(set(devices.values())) > 1:
         places = ", ".join(f"{name} on {device}" for name, device in devices.items())
@@ -49,7 +58,9 @@ def product_shape(a: Tensor, b: Tensor) -> tuple[int, ...]:
 
 
 def check_shapes(**tensors: object) -> None:
-    """Check that the shapes of the tensors of a call broadcast; ValueError otherwise."""
+    """Check that the tensors of a call are dense and broadcast; TypeError or ValueError otherwise."""
+    for name, x in tensors.items():
+        check_dense(name, x)
     shapes = {name: tensor.shape for name, tensor in tensors.items() if isinstance(tensor, Tensor)}
     try:
         broadcast_shape(*shapes.values())
@@ -84,6 +95,7 @@ def codes_of(name: str, codes: object, kind: Format | int) -> Tensor:
     numbers. One of integers as wide as the format has their bits as codes, so that negative ones are in two's
     complement; in particular any int64 is a 64-bit code.
     """
+    check_dense(name, codes)
     width = kind if isinstance(kind, int) else kind.width
     if not isinstance(codes, (Tensor, np.ndarray)):
         raise TypeError(f"{name} must be a tensor of codes, not {type(codes).__name__}")

@@ -12,6 +12,7 @@ from halfulp.hdl.specs.dot import SEQUENTIAL
 from halfulp.hdl.specs.ranges import window_of
 
 from . import register
+from .check import check_devices
 from .chosen import by_mode
 from .codec import operands, rounded, unpack_operand
 from .exact import Flagged
@@ -53,6 +54,7 @@ def dot(  # noqa: PLR0913 - tensors, and the fields of a description by name
     """
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise TypeError(f"x and y must be tensors of codes, not {type(x).__name__} and {type(y).__name__}")
+    check_devices(x=x, y=y)
     if x.shape != y.shape or x.dim() == 0:
         raise ValueError(f"x has shape {tuple(x.shape)} and y {tuple(y.shape)}; both must have one shape (..., k)")
     spec = DotSpec.of(k=x.shape[-1], a=a, b=b, o=o, c=c, order=order, rounding=rounding, saturate=saturate, flags=flags)

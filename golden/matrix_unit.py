@@ -10,7 +10,7 @@ from torch import Tensor
 from halfulp.hdl.formats import OFF, RN, Block, Float, Rounding, Saturation
 from halfulp.hdl.specs.mma import FP32, MmaSpec
 
-from .check import codes_of
+from .check import check_dense, codes_of
 from .dot import dot
 from .kernels import Matrices, gathered
 from .kernels import matrix_unit as kernel
@@ -385,6 +385,7 @@ def checked(spec: MmaSpec, a: Any, b: Any, rounding: Rounding, saturate: Saturat
 
 
 def _checked(name: str, given: Any, fmt: Any, dim: int, rounding: Rounding, saturate: Saturation) -> Any:
+    check_dense(name, given)
     if isinstance(fmt, Block):
         if isinstance(given, BlockTensor):
             if given.tensor is not None:

@@ -45,6 +45,7 @@ def mma(  # noqa: PLR0913 - tensors, and the fields of a description by name
     """
     if not (isinstance(x, Tensor) and isinstance(y, Tensor)):
         raise TypeError(f"x and y must be tensors of codes, not {type(x).__name__} and {type(y).__name__}")
+    check_devices(x=x, y=y)
     fields = {"rounding": rounding, "order": order, "zero": zero, "through": through, "group": group, "halves": halves}
     lanes = {"rows": rows, "columns": columns}
     if x.dim() == 0 or y.dim() == 0 or x.shape[:-1] != y.shape[:-1] or x.shape[-1] * columns != y.shape[-1] * rows:

@@ -13,7 +13,7 @@ from torch import Tensor
 from halfulp.hdl.formats import EXACT, OFF, RN, SAT, Format, Saturation, parse
 from halfulp.hdl.specs import PwlSpec
 
-from .check import check_bool, codes_of
+from .check import check_bool, check_dense, codes_of
 from .pwl import pwl
 from .values import decoded, encoded
 
@@ -148,6 +148,7 @@ def _of_table(
     name: str, table: "Tensor | np.ndarray[Any, Any]", formats: tuple[Format, ...], o: Format, values: bool
 ) -> Callable[..., Tensor]:
     """Return the function of a table of codes, which later changes of the table do not change."""
+    check_dense(f"table of {name}", table)
     widths = [fmt.width for fmt in formats]
     shapes = dict.fromkeys([(1 << sum(widths),), tuple(1 << width for width in widths)])
     if tuple(table.shape) not in shapes:

@@ -12,7 +12,7 @@ from halfulp.hdl.formats import BF16, FP16, FP32, FP64, OFF, RN, Block, Format, 
 from halfulp.tools import html
 
 from .block import quantized
-from .check import broadcast, check_devices, codes_of, one_mode, random_of
+from .check import broadcast, check_dense, check_devices, codes_of, one_mode, random_of
 from .codec import round_and_pack, unpack
 from .dtypes import Array, tensor_of
 from .kernels import quantize
@@ -146,6 +146,7 @@ def check_blocks(name: str, x: object, block: Block, dim: int) -> BlockTensor:
     for part, codes in (("elements", elements), ("scale", scale)):
         if not isinstance(codes, Tensor):
             raise TypeError(f"{part} of {name} must be a tensor of codes, not {type(codes).__name__}")
+        check_dense(f"{name}.{part}", codes)
     dim = check_dim(dim, elements)
     wanted = (*elements.shape[:dim], -(-elements.shape[dim] // block.length), *elements.shape[dim + 1 :])
     if scale.shape != wanted:

@@ -14,7 +14,7 @@ from halfulp.hdl.specs.formula import VALUES
 from halfulp.hdl.specs.ranges import window_of
 
 from . import register
-from .check import check_devices, check_shapes, codes_of, flags_of, random_of
+from .check import check_dense, check_devices, check_shapes, codes_of, flags_of, random_of
 from .chosen import evaluate, mode_of
 from .codec import rounded, unpack, unpack_operand
 from .exact import Flagged
@@ -241,6 +241,7 @@ def _length(name: str, operand: object) -> int:
     """Return the length of the vector operand of a step; TypeError or ValueError if it is none."""
     if not isinstance(operand, Tensor):
         raise TypeError(f"{name} must be a tensor of codes, not {type(operand).__name__}")
+    check_dense(name, operand)
     if not operand.dim():
         raise ValueError(f"{name} must have a last dimension, of the elements of a step")
     return operand.shape[-1]

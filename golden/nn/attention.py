@@ -6,6 +6,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from halfulp.golden.check import check_dense
+
 from .layers import Computed
 from .matmul import bmm, linear
 
@@ -40,6 +42,8 @@ class MultiheadAttention(Computed, nn.MultiheadAttention):
             return super().forward(
                 query, key, value, key_padding_mask, need_weights, attn_mask, average_attn_weights, is_causal
             )
+        for name, x in (("query", query), ("key", key), ("value", value)):
+            check_dense(name, x)
         if is_causal and attn_mask is None:
             raise ValueError("is_causal needs attn_mask: it is only a hint about that mask")
         batched = query.dim() == 3

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from halfulp.golden.check import one_mode
+from halfulp.golden.check import check_dense, one_mode
 from halfulp.golden.kernels import elementwise
 from halfulp.golden.random import of_stream
 from halfulp.golden.values import decoded, encoded
@@ -215,6 +215,7 @@ def check_real(values: object, name: str) -> torch.dtype:
         raise TypeError(f"{name} must be a tensor of real numbers, not {type(values).__name__}")
     if values.dtype not in DTYPES:
         raise TypeError(f"{name} has dtype {values.dtype}: expected {', '.join(map(str, DTYPES))}")
+    check_dense(name, values)
     return values.dtype
 
 

@@ -345,3 +345,40 @@ def test_shapes_broadcast_as_in_numpy():
 def test_error_names_the_right_call(call, message):
     with pytest.raises((TypeError, ValueError), match=message):
         call(torch.arange(4))
+
+
+LAYOUTS = {
+    "sparse_coo": torch.Tensor.to_sparse,
+    "sparse_csr": torch.Tensor.to_sparse_csr,
+    "_mkldnn": lambda x: x.float().to_mkldnn(),
+    "nested": lambda x: torch.nested.nested_tensor(list(x)),
+    "jagged": lambda x: torch.nested.nested_tensor(list(x), layout=torch.jagged),
+}
+
+CALLS = {
+    "gemm": lambda x: golden.gemm(x, torch.ones(8, 2), "bf16*bf16+fp32.rn"),
+    "second operand": lambda x: golden.gemm(torch.ones(2, 4), x, "bf16*bf16+fp32.rn"),
+    "blocks": lambda x: golden.gemm(x, torch.ones(8, 2), "mxfp4*mxfp4+fp32.rn"),
+    "matrix unit": lambda x: golden.gemm(x, torch.ones(8, 2), "mma4 bf16*bf16+fp32.rn"),
+    "encode": lambda x: golden.encode(x, "bf16"),
+    "decode": lambda x: golden.decode(x, "bf16"),
+    "dot": lambda x: golden.dot(x, x, a="bf16", b="bf16", o="bf16"),
+    "quantize_blocks": lambda x: golden.quantize_blocks(x, "mxfp4"),
+    "table": lambda x: golden.register_operator("sparse", x, "bf16"),
+    "linear": golden.nn.convert(torch.nn.Linear(8, 2), "bf16*bf16+fp32.rn").model,
+    "convolution": golden.nn.convert(torch.nn.Conv2d(1, 1, 1), "bf16*bf16+fp32.rn").model,
+    "attention": lambda x: ATTENTION(x, x, x),
+}
+
+ATTENTION = golden.nn.convert(torch.nn.MultiheadAttention(8, 2), "bf16*bf16+fp32.rn").model
+
+
+@pytest.mark.filterwarnings("ignore:Sparse", "ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("name", CALLS)
+def test_tensors_without_strides_are_refused_with_the_remedy(name, layout):
+    given = LAYOUTS[layout](torch.eye(4, 8))
+    kind, dense = ("nested", "to_padded_tensor(") if given.is_nested else (f"of {given.layout}", "to_dense()")
+    pattern = re.escape(f"is a tensor {kind}, and the golden model computes dense ones") + ".*" + re.escape(dense)
+    with pytest.raises(TypeError, match=pattern):
+        CALLS[name](given)
