@@ -90,6 +90,9 @@ def schema(func: "OpOverload") -> Any:
     return attribute(func, "_schema")
 
 
+all_operations: Callable[[], list[str]] = named("torch._C:_dispatch_get_all_op_names")
+"""Return the names of all operations, also of other libraries, such as ``aten::add.Tensor``."""
+
 tree_leaves: Callable[..., list[Any]] = named("torch.utils._pytree:tree_leaves")
 """Return the tensors and numbers in the nested arguments of an operation."""
 

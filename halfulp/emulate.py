@@ -12,6 +12,7 @@ import click
 
 from halfulp.options import MAC_TEXTS
 from halfulp.tools.commands import Parsed, Refused, requests
+from halfulp.tools.errors import CheckError, ToolError
 
 _FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -51,8 +52,8 @@ def emulate(
 
     PROGRAM is a Python file, or a module with -m; ARGUMENTS are its own. The report lists every operation with its
     place and arithmetic, those that torch computed itself with the reason, and where numbers left torch as arrays of
-    numpy. It is printed to standard error when the program ends, also if it fails or is interrupted. The exit code is
-    that of the program.
+    numpy or as numbers of Python. It is printed to standard error when the program ends, also if it fails or is
+    interrupted. The exit code is that of the program, and 2 if the policy cannot be applied to an operation.
     """
     with requests():
         own = _file_of(program, is_module)
@@ -61,8 +62,10 @@ def emulate(
                 f"--import {repeated} is the program, which would run twice; expected a file that only registers "
                 "formats and operators"
             )
+        from halfulp.golden.nn.cast import PolicyError
         from halfulp.golden.nn.policy_file import rules
         from halfulp.golden.program import emulate as context
+        from halfulp.golden.program.site import outside
         from halfulp.tools.imports import module_of
 
         if (file is None) == (mac is None):
@@ -91,6 +94,11 @@ def emulate(
         if output is not None:
             report.write(output)
             click.echo(f"halfulp: wrote {output}", err=True)
+    if isinstance(failure, PolicyError):
+        lines = (f"{Path(path).name}:{line}" for path, line in _lines(failure.__traceback__) if outside(path))
+        raise Refused(f"{next(lines, program)}: {failure}")
+    if isinstance(failure, (CheckError, ToolError)):
+        raise failure
     if failure is not None:
         # Below the table, so that it is in view.
         traceback.print_exception(type(failure), failure, _of_program(failure.__traceback__))
@@ -128,6 +136,11 @@ def _file_of_import(name: str) -> Path | None:
         return _file_of(name, is_module=not name.endswith(".py"))
     except Refused:
         return None
+
+
+def _lines(trace: TracebackType | None) -> list[tuple[str, int]]:
+    """Return the files and lines of a traceback, the innermost one first."""
+    return [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(trace)][::-1]
 
 
 def _of_program(trace: TracebackType | None) -> TracebackType | None:

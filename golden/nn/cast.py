@@ -219,8 +219,12 @@ def check_real(values: object, name: str) -> torch.dtype:
     return values.dtype
 
 
+class PolicyError(ValueError):
+    """Policy that cannot be applied to an operation, or to the type of its tensors."""
+
+
 def check_holds(dtype: torch.dtype, fmt: Format) -> None:
-    """Check that a dtype represents every number of a format; ValueError otherwise.
+    """Check that a dtype represents every number of a format; PolicyError otherwise.
 
     Of a compound format only the parts count: a number of the dtype, rounded part by part, is one of the dtype.
     """
@@ -228,7 +232,7 @@ def check_holds(dtype: torch.dtype, fmt: Format) -> None:
         return
     wider = [other for other in DTYPES if _holds(other, fmt)]
     remedy = _in_dtype(wider[-1]) if wider else "use a smaller format"
-    raise ValueError(f"{dtype} does not hold every number of {fmt}; {remedy}")
+    raise PolicyError(f"{dtype} does not hold every number of {fmt}; {remedy}")
 
 
 def _in_dtype(dtype: torch.dtype) -> str:
@@ -237,13 +241,13 @@ def _in_dtype(dtype: torch.dtype) -> str:
 
 
 def check_holds_results(dtype: torch.dtype, fmt: Format) -> None:
-    """Check that a dtype holds the results of an operation in a format; ValueError otherwise.
+    """Check that a dtype holds the results of an operation in a format; PolicyError otherwise.
 
     A result in a compound format, whose parts may be far apart, is the number of the dtype next to their sum.
     """
     check_holds(dtype, fmt)
     if fmt.parts > 1 and DTYPES[dtype].precision < FP32.precision:
-        raise ValueError(f"{dtype} does not hold sums of parts in {fmt}; {_in_dtype(torch.float32)}")
+        raise PolicyError(f"{dtype} does not hold sums of parts in {fmt}; {_in_dtype(torch.float32)}")
 
 
 @functools.lru_cache(maxsize=256)

@@ -17,7 +17,7 @@ from halfulp.golden.zeros import difference_format
 from halfulp.hdl.formats import RN, Block, Format
 
 from .amax import ROLES, Delay
-from .cast import Cast, check_holds_results, real
+from .cast import Cast, PolicyError, check_holds_results, real
 from .counts import counting, is_quiet, note
 from .draw import mix
 from .operator import differentiable, gradients
@@ -431,10 +431,10 @@ policy_of = functools.lru_cache(maxsize=256)(Policy.parse)
 
 @functools.lru_cache(maxsize=256)
 def check_one(mac: Any) -> int:
-    """Return the code of 1 in the second operand's format; ValueError if the format has no 1."""
+    """Return the code of 1 in the second operand's format; PolicyError if the format has no 1."""
     code = mac.b.encode(1, "rz")
     if mac.b.decode(code) != 1:
-        raise ValueError(
+        raise PolicyError(
             f"{mac.b} has no 1, which the gradient of a bias needs as a factor; use a layer without bias, or another "
             "weight_gradient"
         )

@@ -407,6 +407,12 @@ class Policy:
         return bool(self._replaced or self._own_operators)
 
     @property
+    def optional(self) -> dict[str, Any]:
+        """Parts that differ from their defaults, by name, without the multiply-accumulates."""
+        parts = {field.name: getattr(self, field.name) for field in fields(self) if field.name not in PRODUCTS}
+        return {name: part for name, part in parts.items() if part not in (None, False, PLAIN)}
+
+    @property
     def program_casts(self) -> list[Cast]:
         """Formats and roundings of all operations outside layers."""
         casts = [part.cast for part in (self.elementwise, self.functions) if part is not None]

@@ -19,6 +19,7 @@ from halfulp.golden.values import decoded
 from halfulp.hdl.specs import BlockMacSpec, MacSpec, RunningSumSpec
 from halfulp.hdl.specs.mma import MmaSpec
 
+from .cast import PolicyError
 from .draw import states
 
 PRODUCTS = ("forward", "input_gradient", "weight_gradient")
@@ -119,7 +120,7 @@ def _device(name: str) -> Device:
     """Return the function of a device."""
     device = DEVICES.get(name)
     if device is None:
-        raise ValueError(f"unknown device {name}; import {MODULES.get(name, 'the module that registers it')} first")
+        raise PolicyError(f"unknown device {name}; import {MODULES.get(name, 'the module that registers it')} first")
     return device
 
 

@@ -7,6 +7,9 @@ from fnmatch import fnmatchcase
 
 from torch import nn
 
+from halfulp.golden.torch_internals import all_operations
+from halfulp.hdl.formats.checks import did_you_mean
+
 PHASES = ("forward", "backward", "update")
 """Phases of operations in patterns, with ``@`` before them."""
 
@@ -57,6 +60,22 @@ def check_pattern(pattern: object, operations: bool) -> None:
             raise ValueError(f"unknown phase {part!r} in {pattern!r}: expected @{', @'.join(PHASES)}{hint}")
         if not operations and part.startswith(("@", "aten.")):
             raise ValueError(f"{pattern!r} names an operation or a phase, but layers have none; use golden.emulate")
+        if part.startswith("aten.") and not any(fnmatchcase(name, part) for name in _operations()):
+            hint = did_you_mean(part, _operations(), "import a library that registers it first")
+            raise ValueError(f"{part!r} in {pattern!r} matches no operation of torch: {hint}")
+
+
+def _operations() -> set[str]:
+    """Return the names of the operations that exist now; those in place have no mark of their own."""
+    names = {name.partition("::")[2].partition(".")[0] for name in all_operations()}
+    return {f"aten.{name if name.endswith('__') else name.removesuffix('_')}" for name in names}
+
+
+def of_modules(pattern: Pattern) -> bool:
+    """Return True for a pattern that names modules, and neither operations nor a phase."""
+    if not isinstance(pattern, str):
+        return isinstance(pattern, type)
+    return not any(word.removeprefix("!").startswith(("@", "aten.")) for word in _words(pattern))
 
 
 def matches(pattern: Pattern, candidate: Candidate) -> bool:

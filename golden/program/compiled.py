@@ -20,9 +20,10 @@ from halfulp.golden.torch_internals import (
 
 from .chains import GraphChains, GraphLink
 from .compositions import compositions, in_graphs
-from .dispatch import Dispatch, Program, composite, is_exact, name_of
+from .dispatch import Dispatch, composite, is_exact, name_of
 from .graph import KEY, KEYS, Analysis, Modules, Operation, policy_of
 from .operations import HANDLERS
+from .program import Program
 from .site import Place, Site
 
 NO_GRAPH = "the whole program: torch.compile has made no graph of it, so that nothing was emulated"

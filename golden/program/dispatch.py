@@ -3,10 +3,11 @@
 import contextlib
 import functools
 import math
+import sys
 import threading
 import time
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -16,11 +17,9 @@ from torch import Tensor, nn
 from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from halfulp.golden.function_table import FUNCTIONS
-from halfulp.golden.nn.cast import DTYPES
-from halfulp.golden.nn.draw import check_seed
+from halfulp.golden.nn.cast import DTYPES, PolicyError
 from halfulp.golden.nn.policy import Policy
-from halfulp.golden.nn.select import Candidate, Pattern, check_pattern, matches
-from halfulp.golden.nn.swap import Rules
+from halfulp.golden.nn.select import Candidate
 from halfulp.golden.torch_internals import (
     TorchDispatchMode,
     current_dispatch_mode,
@@ -32,98 +31,18 @@ from halfulp.golden.torch_internals import (
     tree_map_only,
     without_mkldnn,
 )
-from halfulp.hdl.formats.checks import check_one_of
 
 from . import products
 from .arithmetic import ARITHMETIC, CHAINS, chained
 from .cells import CELLS
 from .compositions import compositions
-from .keys import Keys
 from .loops import loops, note_generator
-from .operations import EXACT, FILLS, HANDLERS, IN_BINARY64, SEQUENCES
-from .report import ELEMENTWISE, IN_TORCH, NO_PATTERN, PRODUCT, Report, cure, is_real, names_no
-from .site import UPDATE, Place, Site
-
-
-class Program:
-    """Policies of an emulated program, and the report of its operations; parameters as for `emulate`."""
-
-    def __init__(self, policy: Rules, *, strict: bool = False, seed: int = 0, values: bool = False) -> None:
-        self.policies = policies_of(policy)
-        self.strict, self.seed, self.values = strict, check_seed(seed), values
-        self._report = Report()
-        self.keys = Keys(self.seed)
-        self.selecting: set[Pattern] = set()  # Those that selected the policy of an operation.
-
-    @property
-    def stochastic(self) -> bool:
-        """True if any rounding of the program is stochastic."""
-        return any(map(_is_stochastic, self.policies.values()))
-
-    def report(self) -> Report:
-        """Return the report of all operations that ran."""
-        return self._report
-
-    def policy_for(self, candidate: Candidate) -> Policy | None:
-        """Return the policy of an operation, or None if no pattern selects it.
-
-        A part of a composition has two names: its own, and that of the composition.
-        """
-        for pattern, policy in self.policies.items():
-            # Functions may give another answer at each call.
-            matching = _matches if isinstance(pattern, (str, type)) else matches
-            if matching(pattern, candidate):  # type: ignore[arg-type]  # patterns are keys of a dict
-                self.selecting.add(pattern)
-                return policy.of_operation(candidate.operations, candidate.kinds)
-        return None
-
-    def record(
-        self,
-        where: Mapping[str, str],
-        counts: Mapping[str, int],
-        result: Tensor | None,
-        seconds: float,
-        calls: int = 1,
-    ) -> None:
-        """Count calls in the report; refuse torch's own arithmetic if the program is strict."""
-        self.refuse(where)
-        self._report.add(where, counts, result if self.values else None, seconds, calls)
-
-    def note_constant(self, where: Mapping[str, str], value: float, became: float) -> None:
-        """Add a constant to the report that a format replaced by 0, 1, an infinity or NaN."""
-        self._report.add_constant(where, value, became)
-
-    def refuse(self, where: Mapping[str, str]) -> None:
-        """Raise RuntimeError for torch's own arithmetic if the program is strict."""
-        if self.strict and where["arithmetic"] == IN_TORCH:
-            raise RuntimeError(
-                f"{where['operation']} at {where['source']} would be computed in torch's own arithmetic: "
-                f"{where['reason']}; {cure(where['reason'])}"
-            )
-
-
-@functools.lru_cache(maxsize=256)
-def _is_stochastic(policy: Policy) -> bool:
-    return policy.stochastic or any(cast.rounding.bits for cast in policy.program_casts)
-
+from .operations import EXACT, FILLS, HANDLERS, SEQUENCES
+from .program import Program
+from .report import ELEMENTWISE, IN_TORCH, NO_PATTERN, PRODUCT, UPDATE, Report, is_real, names_no
+from .site import Place, Site, outside
 
 _compositions = functools.cache(compositions)
-
-
-@functools.lru_cache(maxsize=1 << 16)
-def _matches(pattern: Pattern, candidate: Candidate) -> bool:
-    return matches(pattern, candidate)
-
-
-def policies_of(policy: Rules) -> dict[Pattern, Policy]:
-    """Parse policies by pattern; one policy has the pattern ``*``."""
-    given = policy if isinstance(policy, Mapping) else {"*": policy}
-    for pattern in given:
-        check_pattern(pattern, operations=True)
-    policies = {pattern: Policy.parse(text) for pattern, text in given.items()}
-    for name in (name for policy in policies.values() if policy.functions for name, _ in policy.functions.operators):
-        check_one_of("function", name, (*FUNCTIONS, *IN_BINARY64))
-    return policies
 
 
 @functools.cache
@@ -270,8 +189,10 @@ def composite() -> Iterator[None]:
             stack.enter_context(replaced_recurrent_functions(CELLS, _layers))
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
             stack.enter_context(mock.patch.object(F, "linear", _linear))
-            for name in ("numpy", "__dlpack__"):
-                stack.enter_context(mock.patch.object(Tensor, name, _leaving(getattr(Tensor, name))))
+            for kind, name in ARRAYS:
+                stack.enter_context(mock.patch.object(kind, name, _leaving(getattr(kind, name), _add_array)))
+            for name in NUMBERS:
+                stack.enter_context(mock.patch.object(Tensor, name, _leaving(getattr(Tensor, name), _add_numbers)))
             for name in ("trace", "trace_module"):
                 stack.enter_context(mock.patch.object(torch.jit, name, _untraced(getattr(torch.jit, name))))
             stack.enter_context(loops(lambda: isinstance(current_dispatch_mode(), Dispatch)))
@@ -298,17 +219,35 @@ def _linear(x: Tensor, w: Tensor, bias: Tensor | None = None) -> Tensor:
 scripted_as(_LINEAR, _linear)
 
 
-def _leaving(convert: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a conversion of tensors to arrays of another library that reports where numbers leave torch."""
+ARRAYS = ((Tensor, "numpy"), (Tensor, "__dlpack__"), (torch.UntypedStorage, "__iter__"))
+"""Functions by which numbers leave torch as arrays or bytes."""
+
+NUMBERS = ("item", "tolist", "__float__", "__int__")
+"""Methods of tensors by which numbers leave torch as those of Python."""
+
+
+def _leaving(convert: Callable[..., Any], add: Callable[[Report, str, Any], None]) -> Callable[..., Any]:
+    """Return a conversion that reports by ``add`` where numbers leave torch."""
 
     @functools.wraps(convert)
-    def run(x: Tensor, *args: Any, **kwargs: Any) -> Any:
+    def run(x: Any, *args: Any, **kwargs: Any) -> Any:
         mode = current_dispatch_mode()
-        if isinstance(mode, Dispatch) and is_real(x):
-            mode.owner.report().add_array(mode.place().source)
+        # A storage does not know the type of its numbers.
+        if isinstance(mode, Dispatch) and (is_real(x) or not isinstance(x, Tensor)):
+            add(mode.owner.report(), mode.place().source, x)
         return convert(x, *args, **kwargs)
 
     return run
+
+
+def _add_array(report: Report, source: str, _: Any) -> None:
+    report.add_array(source)
+
+
+def _add_numbers(report: Report, source: str, x: Tensor) -> None:
+    # Optimisers, and the text of a tensor, take numbers too.
+    if outside(sys._getframe(2).f_code.co_filename):
+        report.add_numbers(source, x.numel())
 
 
 def _untraced(trace: Callable[..., Any]) -> Callable[..., Any]:
@@ -424,7 +363,7 @@ class Dispatch(TorchDispatchMode):
             return func(*args, **kwargs)
         if any(map(_is_nested, args)):
             # Operators of Python replace a TypeError by one of their own.
-            raise ValueError(f"golden.emulate computes no {base} of nested tensors; pad them outside of it")
+            raise PolicyError(f"golden.emulate computes no {base} of nested tensors; pad them outside of it")
         if not any(map(is_real, args)) and not any(is_real(leaf) for leaf in tree_leaves((args, kwargs))):
             result = func(*args, **kwargs)
             # Numbers and integers may have real results, such as quotients.

@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 import threading
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,8 +19,10 @@ from torch.optim.optimizer import register_optimizer_step_post_hook, register_op
 from torch.utils.weak import WeakIdKeyDictionary
 
 from halfulp.golden.nn.amax import ROLES, delayed
+from halfulp.golden.nn.observe import listed
 from halfulp.golden.nn.policy import Policy
 from halfulp.golden.nn.recompute import around, of_use, repeats
+from halfulp.golden.nn.select import Pattern, of_modules
 from halfulp.golden.nn.swap import Rules
 from halfulp.golden.nn.update import lacks_update, warn_of_update
 from halfulp.golden.torch_internals import (
@@ -31,10 +34,11 @@ from halfulp.golden.torch_internals import (
     running_node,
 )
 
-from .dispatch import Dispatch, Program, composite, policies_of
+from .dispatch import Dispatch, composite
+from .program import Program, policies_of, shown
 from .recurrent import layers
-from .report import Report
-from .site import UPDATE, Place, Site, address, names_in, outside
+from .report import UPDATE, Report
+from .site import Place, Site, address, names_in, outside
 
 if TYPE_CHECKING:
     from .compiled import Backend
@@ -61,7 +65,8 @@ class emulate(Program, contextlib.ContextDecorator):
         ``!`` to exclude: ``"encoder.* !*.norm aten.mul @backward"``. Parts of a composition are matched by their own
         names and by that of the composition, such as ``aten._softmax``; one that no pattern selects stays whole.
     strict : bool
-        Raise RuntimeError for an operation that would be computed in torch's own arithmetic.
+        Raise RuntimeError for an operation that would be computed in torch's own arithmetic. Numbers that leave torch,
+        by ``numpy()``, ``tolist()`` or ``item()``, are listed in the report and not refused.
     seed : int
         Seed of the random words of stochastic rounding. The words of an operation are a function of the seed, the
         operation, its operands, and the number of earlier uses of the same operation on equal operands.
@@ -97,6 +102,7 @@ class emulate(Program, contextlib.ContextDecorator):
         self._local = threading.local()
         self._histories: dict[str, Tensor] = {}
         self._roots: Any = WeakIdKeyDictionary()
+        self._warned: set[Pattern] = set()
 
     def __call__(self, function: Callable[..., Any]) -> Any:
         """Decorate a function; TypeError for a generator or a coroutine, whose code runs after the call."""
@@ -162,6 +168,20 @@ class emulate(Program, contextlib.ContextDecorator):
 
     def __exit__(self, *error: Any) -> None:
         self._local.stacks.pop().__exit__(*error)
+        if not self._local.stacks and error[:1] == (None,):
+            self._warn_of_modules()
+
+    def _warn_of_modules(self) -> None:
+        """Warn once of each pattern of modules that has selected none, although modules have run."""
+        new = [one for one in self.unused if of_modules(one) and one not in self._warned] if self._roots else []
+        self._warned.update(new)
+        if new:
+            warnings.warn(
+                f"halfulp: the pattern {shown(new[0])} selects no operation of the modules that ran: "
+                f"{listed([name or 'the model' for root in self._roots for name in names_in(root).values()])}",
+                RuntimeWarning,
+                stacklevel=3,
+            )
 
 
 @dataclass
@@ -286,10 +306,12 @@ class _Eager(Dispatch):
 
     def check_updates(self, optimizer: torch.optim.Optimizer) -> None:
         """Warn once of updates in the policies if the optimiser has none."""
+        if not (lacking := lacks_update(optimizer)):
+            self.owner.used |= {"update", "master"}
         updates = dict.fromkeys(
             str(policy.update) for policy in self.owner.policies.values() if policy.update is not None
         )
-        if updates and not self.warned and lacks_update(optimizer):
+        if updates and not self.warned and lacking:
             self.warned = True
             warn_of_update(", ".join(updates))
 

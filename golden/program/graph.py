@@ -28,8 +28,9 @@ from halfulp.golden.torch_internals import (
 from halfulp.hdl.formats import Format
 
 from . import products
-from .dispatch import Program, is_exact, name_of
+from .dispatch import is_exact, name_of
 from .operations import HANDLERS, IN_BINARY64
+from .program import Program
 from .site import is_broadcast, names_in, outside
 
 KEY = "halfulp"

@@ -1,14 +1,15 @@
 """Report of an emulated program: every operation that ran, its arithmetic, and its results."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from tabulate import tabulate
 from torch import Tensor
 
+from halfulp.golden.nn.select import GRADIENTS
 from halfulp.tools import html
 from halfulp.tools.paths import write_whole
 
@@ -17,6 +18,9 @@ PRODUCT, ELEMENTWISE, FUNCTION, REDUCTION = "product", "elementwise", "function"
 
 BARS, PLOTS = 12, ("png", "svg", "pdf")
 """Number of operations in a plot, and endings of its file."""
+
+UPDATE = "update"
+"""Phase of the step of an optimiser."""
 
 IN_TORCH = "fp32"
 """Arithmetic of operations that torch computes."""
@@ -97,6 +101,33 @@ VALUES = COLUMNS[COLUMNS.index("zeros") :]
 _KEY = COLUMNS[: COLUMNS.index("calls")]
 
 
+class Use(NamedTuple):
+    """Operations on which a part of a policy has an effect."""
+
+    what: str
+    shows: Callable[[OperationCounts], bool] = lambda _: False
+    """True for a row of such an operation."""
+
+
+_PRODUCTS = Use("product of matrices", lambda row: row.kind == PRODUCT)
+
+_STEPS = Use("step of an optimizer with a WeightUpdate")
+
+USES = {
+    **dict.fromkeys(("weights", "activations", "bias", "hadamard", "device", "multiplier", "adder"), _PRODUCTS),
+    "gradients": Use("gradient of a product", lambda row: row.kind == PRODUCT and row.phase in GRADIENTS),
+    **dict.fromkeys(("update", "master"), _STEPS),
+    "elementwise": Use(
+        "element-wise operation or function", lambda row: row.kind in (ELEMENTWISE, FUNCTION) and row.phase != UPDATE
+    ),
+    "functions": Use("function", lambda row: row.kind == FUNCTION and row.phase != UPDATE),
+    "reductions": Use("sum of elements", lambda row: row.kind == REDUCTION and row.phase != UPDATE),
+    "normalisation": Use("normalisation"),
+    "optimizer": Use("step of an optimizer", lambda row: row.phase == UPDATE),
+}
+"""Operations by the name of the part of a policy."""
+
+
 @dataclass
 class Constant:
     """A finite number of the program that a format replaced by 0, 1, -1, an infinity or NaN.
@@ -141,8 +172,13 @@ class Report:
     breaks : list of str
         Places at which `torch.compile` broke the graph, with the reason; code between graphs is not emulated.
     arrays : dict of str to int
-        Places at which real numbers left torch as arrays of numpy or of another library, and the number of arrays;
-        arithmetic on these is not emulated.
+        Places at which real numbers left torch as arrays of numpy or of another library, or as bytes of a storage, and
+        the number of arrays; arithmetic on these is not emulated.
+    numbers : dict of str to int
+        Places at which real numbers left torch as numbers of Python, by ``item()``, ``float()`` or ``tolist()``, and
+        their number.
+    unused : list of str
+        Patterns, and parts of policies, that had no effect, each with the reason.
     """
 
     rows: list[OperationCounts] = field(default_factory=list)
@@ -152,6 +188,8 @@ class Report:
     constants: list[Constant] = field(default_factory=list)
     breaks: list[str] = field(default_factory=list)
     arrays: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, int] = field(default_factory=dict)
+    unused: list[str] = field(default_factory=list)
     _counts_values: bool = field(default=False, repr=False, compare=False)
     _constants: dict[tuple[str, ...], Constant] = field(default_factory=dict, repr=False, compare=False)
     _index: dict[tuple[str, ...], OperationCounts] = field(default_factory=dict, repr=False, compare=False)
@@ -188,6 +226,10 @@ class Report:
         """Count an array of another library that was made from a tensor."""
         self.arrays[source] = self.arrays.get(source, 0) + 1
 
+    def add_numbers(self, source: str, count: int) -> None:
+        """Count numbers of Python that were made from a tensor."""
+        self.numbers[source] = self.numbers.get(source, 0) + count
+
     @property
     def in_torch(self) -> list[OperationCounts]:
         """Operations in torch's own arithmetic."""
@@ -212,7 +254,7 @@ class Report:
             "chains": self.chains,
         }
         totals |= {"constants": [{**asdict(constant), "became": str(constant.became)} for constant in self.constants]}
-        totals |= {"breaks": self.breaks, "arrays": self.arrays}
+        totals |= {"breaks": self.breaks, "arrays": self.arrays, "numbers": self.numbers, "unused": self.unused}
         return json.dumps(totals | {"rows": [self._row(row) for row in self.sorted()]}, indent=1)
 
     def write(self, path: Path | str) -> None:
@@ -263,10 +305,11 @@ class Report:
     @property
     def _notes(self) -> list[str]:
         left = [
-            f"{source}: {count} array{'s' * (count > 1)} left torch; arithmetic on arrays is not emulated"
-            for source, count in self.arrays.items()
+            f"{source}: {count:,} {what}{'s' * (count > 1)} left torch; arithmetic on {where} is not emulated"
+            for places, what, where in ((self.arrays, "array", "arrays"), (self.numbers, "number", "numbers of Python"))
+            for source, count in places.items()
         ]
-        return [*[FIRST_CALLS] * bool(self.rows), *map(str, self.constants), *left]
+        return [*[FIRST_CALLS] * bool(self.rows), *map(str, self.constants), *left, *self.unused]
 
     def __str__(self) -> str:
         return "\n".join([self.summary, tabulate(self._table, self.columns, disable_numparse=True), *self._notes])

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from halfulp.golden.check import broadcast_shape
 from halfulp.golden.function_table import FUNCTIONS, TABLE_WIDTH
 from halfulp.golden.nn.amax import ROLES
-from halfulp.golden.nn.cast import DTYPES, Cast, check_holds, check_holds_results
+from halfulp.golden.nn.cast import DTYPES, Cast, PolicyError, check_holds, check_holds_results
 from halfulp.golden.nn.draw import mix
 from halfulp.golden.nn.operands import Call
 from halfulp.golden.nn.policy import Policy
@@ -25,13 +25,11 @@ from halfulp.hdl.specs import MacSpec
 
 from . import products, report
 from .arithmetic import ARITHMETIC, became, compute, in_binary64, is_held, rounded
+from .report import UPDATE
 
 _HERE = (Path(__file__), Path(__file__).resolve())
 _OURS = (str(Path(torch.__file__).parent), *(str(path.parents[1]) for path in _HERE), "<eval", "<frozen")
 """Path prefixes of files outside the emulated program."""
-
-UPDATE = "update"
-"""Phase of the step of an optimiser."""
 
 
 @dataclass
@@ -279,7 +277,7 @@ class Site:
         started = time.perf_counter()
         check_holds(dtype, own.o)
         if len(own.formats) != len(operands):
-            raise ValueError(f"{name} has {len(operands)} operands, and {own} takes {len(own.formats)}")
+            raise PolicyError(f"{name} has {len(operands)} operands, and {own} takes {len(own.formats)}")
         given = torch.broadcast_tensors(*(in_binary64(operand) for operand in operands))
         result = decoded(own.of_numbers(*given), own.o, dtype)
         self.count_element(name, f"{name}={own}", result, started)

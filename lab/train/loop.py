@@ -405,8 +405,7 @@ class Run:
 
     def _check_patterns(self, program: emulate) -> None:
         """Check, after the first step, that each pattern selected an operation; ValueError otherwise."""
-        unused = [pattern for pattern in program.policies if pattern != "*" and pattern not in program.selecting]
-        if self.checked and unused:
+        if self.checked and (unused := program.unused):
             raise ValueError(
                 f"{unused[0]!r} selects no operation of a training step; report.json of a run without it lists modules "
                 "and operations"

@@ -100,6 +100,31 @@ def test_exit_code_is_that_of_the_program(script, text, code, sentence):
     assert "of 0 operations are in torch's own" in err
 
 
+NARROW = """
+import torch
+
+layer = torch.nn.Linear(2, 2)
+with torch.autocast("cpu", torch.bfloat16):
+    layer(torch.ones(1, 2))
+"""
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize(
+    ("text", "mac", "sentence"),
+    [
+        (NARROW, MAC.replace("e6m5", "fp32"), "program.py:6: torch.bfloat16 does not hold every number of fp32"),
+        (NARROW, f"{MAC}, device=nothing", "program.py:6: unknown device nothing"),
+    ],
+)
+def test_policy_that_cannot_be_applied_is_one_sentence(script, text, mac, sentence):
+    code, _, err = run("--mac", mac, script(text))
+    assert code == 2
+    assert f"halfulp: {sentence}" in err
+    assert "of 0 operations are in torch's own" in err
+    assert "Traceback" not in err
+
+
 @pytest.mark.slow
 def test_traceback_begins_in_the_program(script):
     _, _, err = run("--mac", MAC, script("def f():\n    1 / 0\nf()"))

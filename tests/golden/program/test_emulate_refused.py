@@ -1,5 +1,7 @@
 """Sparse and complex tensors and empty batches in emulated programs: computed as in torch, listed, or refused."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn as tnn
@@ -123,6 +125,39 @@ def test_error_of_a_narrow_dtype_names_autocast():
         pytest.raises(ValueError, match=r"convert the module to torch\.float32, and run it outside of torch\.autocast"),
     ):
         model(torch.ones(2, 4))
+
+
+@pytest.mark.parametrize(
+    ("pattern", "message"),
+    [
+        ("aten.nosuch*", r"'aten\.nosuch\*' in 'aten\.nosuch\*' matches no operation of torch"),
+        (
+            "fc1 !aten.sofmax",
+            r"'aten\.sofmax' in .* matches no operation of torch: did you mean aten\.softmax\?",
+        ),
+        ("aten.add_", r"did you mean aten\.add\?"),
+    ],
+)
+@pytest.mark.parametrize("make", [golden.emulate, golden.emulate.backend])
+def test_pattern_of_no_operation_is_refused_at_once(make, pattern, message):
+    with pytest.raises(ValueError, match=message):
+        make({pattern: POLICY})
+
+
+def test_pattern_of_no_module_warns_once():
+    model = tnn.Sequential(tnn.Linear(4, 3))
+    run = golden.emulate({"fc*": POLICY, "aten.exp": POLICY, "0 @update": POLICY, "0": POLICY})
+    with run:
+        torch.ones(2) * 2
+    with (
+        pytest.warns(RuntimeWarning, match=r"'fc\*' selects no operation of the modules that ran: .*, 0$"),
+        run,
+    ):
+        model(torch.ones(2, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        with run:
+            model(torch.ones(2, 4))
 
 
 @pytest.mark.parametrize(

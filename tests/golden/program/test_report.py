@@ -10,6 +10,7 @@ from torch import nn
 
 from halfulp import golden
 from halfulp.golden.nn import Policy, convert
+from halfulp.golden.program.report import USES
 from tests.emulated_programs import BF16
 
 
@@ -118,3 +119,90 @@ def test_report_has_columns_of_values_only_if_they_are_counted():
         assert [name in row for name in ("zeros", "infinities", "nans")] == [values] * 3
         assert ("nans" in str(report), "nans" in report._repr_html_()) == (values, values)
     assert row["nans"] == 3
+
+
+POLICY = "bf16*bf16+fp32.rn"
+
+
+def ran(policy):
+    """Report of one call of a layer and a function."""
+    model = nn.Sequential(nn.Linear(4, 3), nn.Tanh())
+    with golden.emulate(policy) as run:
+        model(torch.ones(2, 4))
+    return run.report()
+
+
+@pytest.mark.filterwarnings("ignore:halfulp. the pattern")
+def test_report_names_patterns_that_selected_nothing():
+    patterns = {"fc*": POLICY, "1 aten.exp": POLICY, nn.Conv2d: POLICY, "0": POLICY, "!0 @forward": "fp32", "*": "fp32"}
+    report = ran(patterns)
+    assert report.unused == [
+        f"the pattern {name} selected no operation" for name in ("'fc*'", "'1 aten.exp'", "Conv2d")
+    ]
+    assert str(report).splitlines()[-3:] == report.unused
+    assert json.loads(report.json())["unused"] == report.unused
+    # A pattern behind one that selects all operations has no effect either.
+    assert ran({"*": POLICY, "0": POLICY}).unused == ["the pattern '0' selected no operation"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "missing"),
+    [
+        (["update=e5m2.rn", "master=true"], "step of an optimizer with a WeightUpdate"),
+        (["optimizer=fp32.rn"], "step of an optimizer"),
+        (["gradients=e5m2.rn"], "gradient of a product"),
+        (["normalisation=fp32.rn"], "normalisation"),
+        (["reductions=fp32.rn pairwise"], "sum of elements"),
+    ],
+)
+def test_report_names_parts_of_policies_without_effect(parts, missing):
+    policy = ", ".join([POLICY, "weights=e5m2.rn", "functions=fp32.rn", *parts])
+    assert ran(policy).unused == [f"{part} had no effect, because the program has no {missing}" for part in parts]
+    # Nothing is missing in a program that computed nothing.
+    with golden.emulate(policy) as run:
+        torch.ones(2).reshape(1, 2)
+    assert not run.report().unused
+
+
+def test_every_part_of_a_policy_has_its_operations():
+    given = {name for name in vars(Policy.parse("fp32")) if not name.startswith("_")}
+    assert given == {"forward", "input_gradient", "weight_gradient", *USES}
+
+
+def test_parts_with_an_effect_are_not_named():
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 3), nn.LayerNorm(3), nn.Tanh())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    policy = Policy.parse(
+        f"{POLICY}, weights=e5m2.rn, gradients=e5m2.rn, update=bf16.rn, master=true, optimizer=fp32.rn, "
+        "elementwise=bf16.rn, functions=bf16.rn, reductions=fp32.rn, normalisation=fp32.rn"
+    )
+    golden.nn.WeightUpdate(optimizer, policy.update, master=policy.master)
+    with golden.emulate(policy) as run:
+        model(torch.ones(2, 4, requires_grad=True)).sum().backward()
+        optimizer.step()
+    assert not run.report().unused
+
+
+def test_report_counts_numbers_that_leave_torch():
+    model = nn.Linear(4, 3)
+    optimizer = torch.optim.AdamW(model.parameters())
+    before = torch.Tensor.item, torch.Tensor.__float__
+    with golden.emulate("bf16*bf16+fp32.rn, elementwise=bf16.rn, optimizer=fp32.rn", strict=True) as run:
+        loss = model(torch.ones(2, 4)).sum()
+        loss.backward()
+        optimizer.step()  # reads the number of its steps by item()
+        assert loss.item() == float(loss)
+        assert f"{loss:.3f}".count(".") == 1
+        rows = model(torch.ones(2, 4)).tolist()
+        assert bytes(loss.detach().untyped_storage())
+        assert torch.arange(3).tolist() == [0, torch.tensor(1).item(), 2]
+        assert math.sqrt(loss.detach().abs()) >= 0
+    assert len(rows) == 2
+    assert (torch.Tensor.item, torch.Tensor.__float__) == before
+    report = run.report()
+    assert list(report.numbers.values()) == [2, 6, 1]
+    assert list(report.arrays.values()) == [1]
+    place = next(iter(report.numbers))
+    assert f"{place}: 2 numbers left torch; arithmetic on numbers of Python is not emulated" in str(report)
+    assert json.loads(report.json())["numbers"] == report.numbers
