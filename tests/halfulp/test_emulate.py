@@ -114,7 +114,7 @@ with torch.autocast("cpu", torch.bfloat16):
     ("text", "mac", "sentence"),
     [
         (NARROW, MAC.replace("e6m5", "fp32"), "program.py:6: torch.bfloat16 does not hold every number of fp32"),
-        (NARROW, f"{MAC}, device=nothing", "program.py:6: unknown device nothing"),
+        (NARROW, f"{MAC}, device=rtl", "program.py:6: unknown device rtl; import halfulp.fpga.kernel.layers first"),
     ],
 )
 def test_policy_that_cannot_be_applied_is_one_sentence(script, text, mac, sentence):
