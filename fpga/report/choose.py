@@ -295,7 +295,7 @@ def _step(choice: Choice, builds: Sequence[Implementation], progress: Progress, 
         if choice.limit(own) is None and (chosen is None or own.size(target) < chosen.size(target))
     ]
     clocks: dict[Implementation, float] = {}
-    progress.total("place and route, at most", len(able))
+    progress.total("place and route", len(able))
     for start in range(0, len(able), WAVE):
         wave = able[start : start + WAVE]
         clocks |= zip(wave, route(wave, target, clock_mhz, progress, pool), strict=True)
@@ -303,7 +303,7 @@ def _step(choice: Choice, builds: Sequence[Implementation], progress: Progress, 
             if own.unit in wave:
                 lut, mhz = own.cost.lut_with_carry(target), clocks[own.unit]
                 verdict = "meets" if mhz >= clock_mhz else "misses"
-                progress.note(f"{own.options}: {lut} LUT, {mhz:.1f} MHz, {verdict} {clock_mhz:g} MHz")
+                progress.note(f"{own.options}: {lut} LUT with carry, {mhz:.1f} MHz, {verdict} {clock_mhz:g} MHz")
         if any(clocks[own] >= clock_mhz for own in wave):
             break
     routed = [Tried(own.unit, replace(own.cost, fmax=clocks.get(own.unit))) for own in tried]

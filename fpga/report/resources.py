@@ -109,10 +109,8 @@ ADVICE = "give more stages by --pipeline, try --goal speed, or request a slower 
 
 def yosys_notes(costs: dict[str, Cost], target: Target, clock_mhz: float | None) -> list[str]:
     """Return notes on the origin of costs and clocks."""
-    notes = [
-        f"{Cost.origin(target)}; units with DSP blocks (_dsp) without -nodsp. Path counts cells between ports and "
-        "flip-flops.",
-    ]
+    dsp = "; units with DSP blocks without -nodsp" if any(cost.dsp for cost in costs.values()) else ""
+    notes = [f"{Cost.origin(target)}{dsp}. Path counts cells between ports and flip-flops."]
     if any(cost.fmax is not None for cost in costs.values()):
         wanted = "" if clock_mhz is None else f" for a clock of {clock_mhz:g} MHz"
         notes.append(
