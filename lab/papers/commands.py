@@ -19,6 +19,8 @@ CURVES = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10", accuracy.FLOAT)
 FASE = {
     **{f"ResNet{layers}": (f"resnet{layers}", "cifar-100-python") for layers in (18, 34, 50, 101)},
     "MobileNetV2": ("mobilenetv2", "cifar-100-python"),
+    "AlexNet": ("alexnet", "imagenet"),
+    "Inception": ("inception", "imagenet"),
     "LSTMx2 (perplexity)": ("lstm", "ptb"),
     "Transformer (BLEU)": ("transformer", "iwslt16"),
 }
@@ -27,7 +29,7 @@ FASE = {
 NORMS = "aten.*batch_norm*"
 """Operations of batch normalisation, which are in FP32 in mixed precision."""
 
-WITHOUT_NORMS = ("lstm", "transformer")
+WITHOUT_NORMS = ("alexnet", "lstm", "transformer")
 """Networks without batch normalisation."""
 
 
@@ -41,7 +43,11 @@ def of_mptorch() -> Iterator[tuple[str, str]]:
 def of_fase() -> Iterator[tuple[str, str]]:
     """Yield the networks of FASE and their commands, one for each published precision."""
     for name, (network, data) in FASE.items():
-        for policies in (None, fase.BF16, fase.MIXED, fase.BF16X2):
+        for policies, accuracy_of_cell in zip(
+            (None, fase.BF16, fase.MIXED, fase.BF16X2), fase.PUBLISHED[name], strict=True
+        ):
+            if accuracy_of_cell is None:
+                continue
             if policies is None:
                 yield name, _command(network, data, "--mac", accuracy.FLOAT)
                 continue

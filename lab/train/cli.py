@@ -29,7 +29,7 @@ DEFAULT_FMT = "fxp4.12"
 """Default format of fitted line segments."""
 
 _RESNETS = tuple(f"resnet{layers}" for layers in (18, 20, 34, 50, 101))
-_NETWORKS = ("lenet5", "vgg16", *_RESNETS, "resnet50-224", "mobilenetv2")
+_NETWORKS = ("lenet5", "vgg16", *_RESNETS, "resnet50-224", "mobilenetv2", "alexnet", "inception")
 _NETWORKS += ("gru", "nanogpt", "smallgpt", "lstm", "transformer")
 
 
@@ -151,11 +151,12 @@ def train(
 ) -> None:
     """Train a network in the arithmetic of a multiply-accumulate.
 
-    NETWORK is lenet5, vgg16, resnet18, 20, 34, 50, 101 or 50-224, mobilenetv2, gru, nanogpt, smallgpt, lstm,
-    transformer, or module:function or file.py:function of your own, which returns (model, train, test); see
-    docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC is a text such as e5m2*e5m2+e6m5.sr10.
-    Each --mac is trained with each --seed. The result is a row of a table that `halfulp report` reads. A run that was
-    stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000 images of MNIST.
+    NETWORK is lenet5, vgg16, resnet18, 20, 34, 50, 101 or 50-224, mobilenetv2, alexnet, inception, gru, nanogpt,
+    smallgpt, lstm, transformer, or module:function or file.py:function of your own, which returns (model, train,
+    test); see docs/training.md. Its layers are converted; --mac fp32 converts none. A MAC is a text such as
+    e5m2*e5m2+e6m5.sr10. Each --mac is trained with each --seed. The result is a row of a table that `halfulp report`
+    reads. A run that was stopped continues with --resume to the same bits. By default lenet5 and gru train on 5000
+    images of MNIST.
     """
     from halfulp.tools.paths import build_root, machine_errors
     from halfulp.tools.progress import Bar

@@ -28,7 +28,7 @@ from .data import Data, cifar, mnist
 from .images import folders
 from .language import Lstm, Translator
 from .texts import letters, sentences, words
-from .vision import RESNETS, MobileNetV2, resnet
+from .vision import RESNETS, MobileNetV2, alexnet, inception, resnet
 
 LSTM_BLOCK = 35
 """Words in a training sequence of the LSTM."""
@@ -119,6 +119,15 @@ _VISION = partial(
 )
 """Networks for images of 32 x 32, as Zagoruyko and Komodakis (BMVC 2016) train residual networks on CIFAR-100."""
 
+_OF_FOLDERS = partial(
+    Network,
+    load=folders,
+    epochs=90,
+    optimizer=partial(SGD, weight_decay=1e-4),
+    schedule=partial(divided, after=(1 / 3, 2 / 3), by=10),
+)
+"""Networks for images of 224 x 224; schedule of He et al., CVPR 2016, section 3.4, with a rate of 0.1 for 256 images."""
+
 _LANGUAGE = partial(Network, result="perplexity")
 """Networks that predict the next letter or word."""
 
@@ -129,7 +138,7 @@ NETWORKS = {
     "vgg16": Network(
         lambda data: vgg16(data.classes), cifar, 160, BATCHES["vgg16"], 0.01, partial(SGD, weight_decay=5e-4)
     ),
-    # He et al., CVPR 2016, section 4.2: 64,000 steps, divided by 10 after 32,000 and 48,000.
+    # He et al., section 4.2: 64,000 steps, divided by 10 after 32,000 and 48,000.
     "resnet20": Network(
         lambda data: resnet20(data.classes),
         cifar,
@@ -139,16 +148,14 @@ NETWORKS = {
         partial(SGD, weight_decay=1e-4),
         schedule=partial(divided, after=(0.5, 0.75), by=10),
     ),
-    # He et al., section 3.4: 0.1 for 256 images, in proportion to the batch, divided by 10 after each third.
-    "resnet50-224": Network(
-        lambda data: resnet50(data.classes),
-        folders,
-        90,
-        BATCHES["resnet50"],
-        0.1 * BATCHES["resnet50"] / 256,
-        partial(SGD, weight_decay=1e-4),
-        schedule=partial(divided, after=(1 / 3, 2 / 3), by=10),
+    "resnet50-224": _OF_FOLDERS(
+        lambda data: resnet50(data.classes), batch=BATCHES["resnet50"], rate=0.1 * BATCHES["resnet50"] / 256
     ),
+    # Krizhevsky et al., NeurIPS 2012, section 5; its rate was divided when the error stopped to improve.
+    "alexnet": _OF_FOLDERS(
+        lambda data: alexnet(data.classes), batch=128, rate=0.01, optimizer=partial(SGD, weight_decay=5e-4)
+    ),
+    "inception": _OF_FOLDERS(lambda data: inception(data.classes), batch=256, rate=0.1),
     "gru": Network(
         lambda data: Rows(data.train[0].shape[-1], data.classes),
         mnist,

@@ -1,5 +1,6 @@
-"""Networks for images of 32 x 32 with three colours."""
+"""Networks for images with three colours: of 32 x 32, and AlexNet and Inception for those of 224 x 224."""
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
@@ -71,3 +72,76 @@ class MobileNetV2(nn.Module):
         """Return the scores of the classes."""
         scores: Tensor = self.out(F.adaptive_avg_pool2d(self.features(x), 1).flatten(1))
         return scores
+
+
+ALEXNET = ((64, 11, 4, True), (192, 5, 1, True), (384, 3, 1, False), (256, 3, 1, False), (256, 3, 1, True))
+"""Channels, side and stride of the convolutions of AlexNet, and True for those before a pooling."""
+
+
+def alexnet(classes: int) -> nn.Module:
+    """Build AlexNet in the form for one device (Krizhevsky, One weird trick, 2014) for images of 224 x 224."""
+    layers: list[nn.Module] = []
+    channels = 3
+    for out, side, stride, pooled in ALEXNET:
+        layers += nn.Conv2d(channels, out, side, stride, padding=2 if side > 3 else 1), nn.ReLU()
+        layers += [nn.MaxPool2d(3, 2)] * pooled
+        channels = out
+    layers.append(nn.Flatten())
+    for inputs in (256 * 6 * 6, 4096):
+        layers += nn.Dropout(), nn.Linear(inputs, 4096), nn.ReLU()
+    return nn.Sequential(*layers, nn.Linear(4096, classes))
+
+
+INCEPTION = (
+    *((64, (64, 64), (64, 96), 32, True), (64, (64, 96), (64, 96), 64, True), (0, (128, 160), (64, 96), 0, False)),
+    *((224, (64, 96), (96, 128), 128, True), (192, (96, 128), (96, 128), 128, True)),
+    *((160, (128, 160), (128, 160), 96, True), (96, (128, 192), (160, 192), 96, True)),
+    *((0, (128, 192), (192, 256), 0, False), (352, (192, 320), (160, 224), 128, True)),
+    (352, (192, 320), (192, 224), 128, False),
+)
+"""Channels of the branches of each block, and True for a mean in place of a maximum in the last branch.
+
+The branches are 1 x 1; 1 x 1 and 3 x 3; 1 x 1 and twice 3 x 3; pooling and 1 x 1. A block without the first one has
+stride 2, and its pooling has all channels.
+"""
+
+
+def _normed(channels: int, out: int, side: int, stride: int = 1) -> nn.Sequential:
+    """Return a convolution with batch normalisation."""
+    convolution = nn.Conv2d(channels, out, side, stride, padding=side // 2, bias=False)
+    return nn.Sequential(convolution, nn.BatchNorm2d(out), nn.ReLU())
+
+
+class Inception(nn.Module):
+    """Block of branches, with the parameters of a row of `INCEPTION`."""
+
+    def __init__(
+        self, channels: int, one: int, three: tuple[int, int], twice: tuple[int, int], pooled: int, mean: bool
+    ) -> None:
+        super().__init__()
+        stride = 1 if one else 2
+        pool: nn.Module = nn.AvgPool2d(3, 1, 1) if mean else nn.MaxPool2d(3, stride, 1)
+        branches: list[list[nn.Module]] = [
+            [_normed(channels, three[0], 1), _normed(*three, 3, stride)],
+            [_normed(channels, twice[0], 1), _normed(*twice, 3), _normed(twice[1], twice[1], 3, stride)],
+            [pool, *([_normed(channels, pooled, 1)] if pooled else [])],
+        ]
+        if one:
+            branches.append([_normed(channels, one, 1)])
+        self.branches = nn.ModuleList(nn.Sequential(*branch) for branch in branches)
+        self.channels = one + three[1] + twice[1] + (pooled or channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Compute the block."""
+        return torch.cat([branch(x) for branch in self.branches], 1)
+
+
+def inception(classes: int) -> nn.Module:
+    """Build Inception with batch normalisation (Ioffe and Szegedy, ICML 2015, figure 5) for images of 224 x 224."""
+    first = (_normed(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1), _normed(64, 64, 1), _normed(64, 192, 3))
+    blocks: list[nn.Module] = [nn.MaxPool2d(3, 2, 1)]
+    channels = 192
+    for row in INCEPTION:
+        blocks.append(block := Inception(channels, *row))
+        channels = block.channels
+    return nn.Sequential(*first, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(channels, classes))

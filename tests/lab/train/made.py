@@ -73,6 +73,7 @@ def published(folder):
     cifar(folder / "cifar-10-batches-py", [*(f"data_batch_{i}" for i in range(1, 6)), "test_batch"], b"labels")
     cifar(folder / "cifar-100-python", ["train", "test"], b"fine_labels")
     imagewoof(folder / "imagewoof2")
+    imagewoof(folder / "imagenet", classes=2)
     ptb(folder / "ptb", tests=40)
     iwslt(folder / "iwslt16")
     (folder / "shakespeare").mkdir()

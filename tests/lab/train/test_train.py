@@ -29,7 +29,7 @@ from halfulp.lab.train.loop import Epoch, Interrupted, Plan, Run, read
 from halfulp.lab.train.networks import NETWORKS
 from halfulp.lab.train.results import append, row_of, rows
 from halfulp.lab.train.texts import letters
-from halfulp.lab.train.vision import MobileNetV2, resnet
+from halfulp.lab.train.vision import Inception, MobileNetV2, alexnet, inception, resnet
 from halfulp.tools.paths import build_root
 from tests.fpga.kernel.test_card import install
 from tests.lab.train.made import imagewoof, iwslt, ptb
@@ -80,6 +80,8 @@ def test_networks_match_publications():
         (vgg16, torch.zeros(2, 3, 32, 32), 14_714_688 + 2 * 4224 + 513 * 4096 + 4097 * 4096 + 40_970),
         # torchvision's 25,557,032 parameters, with ten classes instead of a thousand.
         (resnet50, torch.zeros(2, 3, 224, 224), 25_557_032 - 2049 * 990),
+        # torchvision's 61,100,840 parameters.
+        (partial(alexnet, 10), torch.zeros(2, 3, 224, 224), 61_100_840 - 4097 * 990),
     ],
 )
 def test_large_networks_have_published_sizes(build, inputs, count):
@@ -87,6 +89,17 @@ def test_large_networks_have_published_sizes(build, inputs, count):
         network = build()
     assert sum(parameter.numel() for parameter in network.parameters()) == count
     assert network(inputs.to("meta")).shape == (2, 10)
+
+
+def test_inception_blocks_have_published_sizes():
+    """Ioffe and Szegedy, ICML 2015, figure 5: channels and pixels after each block."""
+    with torch.device("meta"):
+        network, sizes = inception(10), []
+    for block in network:
+        if isinstance(block, Inception):
+            block.register_forward_hook(lambda block, given, result: sizes.append(tuple(result.shape[1:3])))
+    assert network(torch.zeros(2, 3, 224, 224, device="meta")).shape == (2, 10)
+    assert sizes == [(256, 28), (320, 28), *[(576, 14)] * 5, *[(1024, 7)] * 3]
 
 
 def test_nanogpt_has_the_sizes_of_its_configuration():
@@ -111,10 +124,11 @@ def test_transformer_is_causal():
 
 
 LARGE = ("vgg16", "nanogpt", "resnet18", "resnet34", "resnet50", "resnet101", "mobilenetv2")
-LARGE += ("resnet50-224", "lstm", "transformer")
+LARGE += ("resnet50-224", "alexnet", "inception", "lstm", "transformer")
 """Networks whose steps take seconds."""
 
-LAYOUTS = {"resnet50-224": partial(imagewoof, classes=2), "lstm": partial(ptb, tests=40), "transformer": iwslt}
+LAYOUTS = dict.fromkeys(("resnet50-224", "alexnet", "inception"), partial(imagewoof, classes=2))
+LAYOUTS |= {"lstm": partial(ptb, tests=40), "transformer": iwslt}
 """Functions that write tiny data for networks."""
 
 IMAGES = (
