@@ -16,6 +16,9 @@ MPTORCH = {
 CURVES = ("e5m2*e5m2+e6m5.rn", "e5m2*e5m2+e6m5.sr10", accuracy.FLOAT)
 """Arithmetics of Figure 6 of MPTorch-FPGA, the loss of Nano-GPT on the plays of Shakespeare."""
 
+FIGURE = "Nano-GPT/Shakespeare, the curves of Figure 6: loss on the test set over 5,000 steps"
+"""Name of the commands of the figure."""
+
 FASE = {
     **{f"ResNet{layers}": (f"resnet{layers}", "cifar-100-python") for layers in (18, 34, 50, 101)},
     "MobileNetV2": ("mobilenetv2", "cifar-100-python"),
@@ -26,9 +29,6 @@ FASE = {
 }
 """Networks of Table 3 of FASE, with their names here and the folders of their data."""
 
-NORMS = "aten.*batch_norm*"
-"""Operations of batch normalisation, which are in FP32 in mixed precision."""
-
 WITHOUT_NORMS = ("alexnet", "lstm", "transformer")
 """Networks without batch normalisation."""
 
@@ -37,7 +37,7 @@ def of_mptorch() -> Iterator[tuple[str, str]]:
     """Yield the networks of MPTorch-FPGA and their commands, one for each arithmetic."""
     for name, (network, data) in MPTORCH.items():
         yield from ((name, _command(network, data, "--mac", row.mac)) for row in accuracy.PUBLISHED)
-    yield from (("Nano-GPT/Shakespeare", _command("nanogpt", "shakespeare", "--mac", mac)) for mac in CURVES)
+    yield from ((FIGURE, _command("nanogpt", "shakespeare", "--mac", mac)) for mac in CURVES)
 
 
 def of_fase() -> Iterator[tuple[str, str]]:
@@ -52,7 +52,7 @@ def of_fase() -> Iterator[tuple[str, str]]:
                 yield name, _command(network, data, "--mac", accuracy.FLOAT)
                 continue
             mixed = policies == fase.MIXED and network not in WITHOUT_NORMS
-            layers = ("--layer", f"{NORMS}={accuracy.FLOAT}") if mixed else ()
+            layers = ("--layer", f"{fase.NORMS}={accuracy.FLOAT}") if mixed else ()
             yield name, _command(network, data, "--emulate", *layers, "--mac", policies[-1][1])
 
 

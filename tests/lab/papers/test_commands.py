@@ -25,7 +25,7 @@ def words_of(command):
 
 def test_every_cell_of_the_tables_has_a_command():
     counts = {name: sum(other == name for other, _ in MPTORCH) for name, _ in MPTORCH}
-    assert counts == dict.fromkeys(accuracy.NETWORKS.values(), 10) | {"Nano-GPT/Shakespeare": 3}
+    assert counts == dict.fromkeys(accuracy.NETWORKS.values(), 10) | {commands.FIGURE: 3}
     cells = [name for name, row in fase.PUBLISHED.items() for figure in row if figure is not None]
     assert [name for name, _ in FASE] == cells
     assert len(set(EVERY)) == len(EVERY) == 77
