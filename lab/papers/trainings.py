@@ -35,11 +35,13 @@ NETWORKS = {
     "gpt2": (MODELS, 8, 8),
     "llama": (MODELS, 8, 8),
     "lenet5": ("", 3, 64),
+    "lenet5_normal": (BRIEF, 3, 64),
 }
 """Networks of these modules and of `halfulp train`, with their modules, epochs and batches."""
 
 OWN_DATA = {
     "lenet5": "MNIST (4,000 images of 28 x 28 pixels, 1,000 test images)",
+    "lenet5_normal": "the same, with other initial weights",
     "graph": "a citation graph drawn with the sizes of Cora (140 training papers, 1000 test papers)",
     "translation": "the 2048 sentences of a small language (1638 for training; words that are right)",
     "gpt": "the sentences of a small language, which a transformer continues with their translations",
@@ -77,6 +79,8 @@ class Case:
         Functions, and the texts of the line segments that replace them.
     later : tuple of (int, tuple)
         Numbers of finished epochs after which other policies hold.
+    settings : tuple of (str, float)
+        Other parameters of the run, such as its ``rate``.
     """
 
     network: str
@@ -84,6 +88,7 @@ class Case:
     emulate: bool = False
     activations: tuple[tuple[str, str], ...] = ()
     later: tuple[tuple[int, tuple[tuple[str, str], ...]], ...] = ()
+    settings: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -295,6 +300,8 @@ def run(case: Case, effort: Effort, seed: int, folder: Path) -> "Run":
         emulate=case.emulate,
         later=case.later,
     )
+    settings: dict[str, Any] = dict(case.settings)
+    plan = replace(plan, **settings)
     return Run(plan, own.load(None).limited(effort.limit), folder, network=own)
 
 

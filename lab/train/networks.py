@@ -126,7 +126,7 @@ _OF_FOLDERS = partial(
     optimizer=partial(SGD, weight_decay=1e-4),
     schedule=partial(divided, after=(1 / 3, 2 / 3), by=10),
 )
-"""Networks for images of 224 x 224; schedule of He et al., CVPR 2016, section 3.4, with a rate of 0.1 for 256 images."""
+"""Networks for images of 224 x 224, trained as by He et al. (CVPR 2016), section 3.4: 0.1 for 256 images."""
 
 _LANGUAGE = partial(Network, result="perplexity")
 """Networks that predict the next letter or word."""

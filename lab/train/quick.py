@@ -1,4 +1,4 @@
-"""A small GPT and a small LeNet-5, which train in seconds, for studies of accumulators.
+"""A small GPT and two of LeNet-5, which train in seconds to minutes, for studies of accumulators.
 
 Each function returns what a user's function does: ``halfulp train halfulp.lab.train.quick:gpt``.
 """
@@ -9,8 +9,10 @@ import torch
 from torch import Tensor, nn
 
 from halfulp.fpga.match.networks import Gpt
+from halfulp.fpga.match.networks import lenet5 as published_lenet5
 
-from .networks import classes_loss
+from .data import mnist
+from .networks import NETWORKS, classes_loss
 from .small import Parts, digits
 from .synthetic import ADJECTIVES, LENGTH, NOUNS, VERBS, translation
 
@@ -47,3 +49,15 @@ def lenet() -> Parts:
         *(nn.Linear(120, 84), nn.ReLU(), nn.Linear(84, 10)),
     )
     return model, *digits(), classes_loss, partial(torch.optim.AdamW, lr=3e-3)
+
+
+def lenet5_normal() -> Parts:
+    """Return LeNet-5 for MNIST with the initial weights of He et al. (ICCV 2015), normal and larger than torch's."""
+    model, data, known = published_lenet5(), mnist(None), NETWORKS["lenet5"]
+    for layer in model.children():
+        if isinstance(layer, (nn.Conv2d, nn.Linear)):
+            nn.init.kaiming_normal_(layer.weight, nonlinearity="relu")
+            assert layer.bias is not None
+            nn.init.zeros_(layer.bias)
+    optimizer = partial(torch.optim.SGD, lr=known.rate, momentum=0.9)
+    return model, data.prepare(*data.train), data.prepare(*data.test), classes_loss, optimizer
