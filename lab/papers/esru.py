@@ -116,6 +116,8 @@ def _accuracy(figures: Figures) -> Table:
         "Input: number format of the scaled gradients before the unit rounds them to 8 bits: FP32; fixed point of 16 "
         "bits, as published; or of 11 bits, with as many fraction bits as a random word.",
         _order(figures),
+        "The version below is the one that trained. A test repeats a training of resnet with the present one, which "
+        "gives the same accuracy; those of the transformer may differ by a few test images.",
         *figures.notes,
     ]
     return Table("Accuracy with gradients of 8 bits", pd.DataFrame(rows), number_formats(rows), notes)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pandas as pd
 
+from halfulp.boards.targets import TARGETS
 from halfulp.fpga.kernel.cost_model import MEMORY_LUTS
 from halfulp.fpga.match.published import PUBLISHED_LUT, TABLE_III
 from halfulp.fpga.package.manifest import RECORDS
@@ -28,10 +29,14 @@ SOURCES = {
 
 def pages() -> dict[str, list[str]]:
     """Lines of the pages, in MyST, by the names of their files: an overview, and one for each paper."""
-    parts = {
+    parts: dict[str, list[Iterable[str]]] = {
         "esru": [_sru(), _trainings("esru")],
         "mptorch_fpga": [_arrays(), _steps(), _networks(), _commands(commands.of_mptorch())],
-        "arbitor": [_trainings("arbitor"), _emulation(emulation.formats_table)],
+        "arbitor": [
+            _trainings("arbitor"),
+            _section(fase.check_table(_figures("fase"))),
+            _emulation(emulation.formats_table),
+        ],
         "fase": [_trainings("fase"), _commands(commands.of_fase()), _emulation(emulation.ways_table)],
         "lowgen": [_lowgen()],
     }
@@ -138,43 +143,59 @@ _PEER = {
 
 def _sru() -> Iterator[str]:
     """Stochastic rounding units."""
-    record = {row["source"]: row for row in _record("sru")}
+    record, cropped = ({row["source"]: row for row in _record(name)} for name in ("sru", "sru-cropped"))
     rows: list[dict[str, object]] = []
-    for row in sru.ROWS:
-        own = record[row.label]
+    for row in sru.CROPPED:
+        own, bank = cropped[row.label], record.get(row.label, {}).get("bank LUT")
         rows.append(
             {
                 "source": row.label,
-                "published LUT": row.published_lut // sru.UNITS,
-                "published FF": row.published_ff // sru.UNITS,
+                "published LUT": row.published_lut // sru.UNITS or "",
+                "published FF": row.published_ff // sru.UNITS or "",
                 "LUT": own["LUT"],
                 "FF": own["FF"],
-                "LUT, with increment": own["LUT +1"],
-                "LUT, shared source": f"{float(own['bank LUT']):.2f}",
+                "LUT, with adder": own["LUT +1"],
+                "LUT, long word": record[row.label]["LUT"] if row.label in record else "",
+                "LUT, shared source": "" if bank is None else f"{float(bank):.2f}",
+                "mean error": f"{float(own['mean error']):+.4f}",
             }
         )
-    published, ours = ([int(str(row[name])) for row in rows] for name in ("published LUT", "LUT"))
-    wide, narrow = (sru.ROWS.index(sru.row_of(source)) for source in ("lfsr24", "plateau3"))
+    luts = {row["source"]: row for row in rows}
+    # The last row of a source has its longest word.
+    labels = {row.source: row.label for row in sru.CROPPED}
+    of = {name: luts[labels[source]] for name, source in _COMPARED.items()}
+
+    def times(column: str, long: str, short: str) -> str:
+        return f"{float(str(of[long][column])) / float(str(of[short][column])):.2f}"
+
     yield from (
         "## Stochastic rounding units",
         "",
-        "A unit rounds a fixed-point number to 8 bits {cite:p}`chang2023`, Table IV. Published: "
-        "4096 units on a VU9P after",
-        "place and route, divided by 4096. Ours: one unit as Yosys maps it, source and carry decision; then with the",
-        f"increment of the result; then one of {sru.LANES} units that share a source. `halfulp "
-        "report sru` prints more.",
+        "A unit rounds a fixed-point number of 16 bits to 8 {cite:p}`chang2023`, Table IV. Published: 4096 units on a",
+        "VU9P after place and route, divided by 4096. Ours: one unit as Yosys maps it, source and carry decision; then",
+        "with the adder of the 8 bits; then, as the published LUT grow with the random word, a unit that discards as",
+        f"many bits as the word has; then one of {sru.LANES} units that share a source. `halfulp report sru` measures",
+        "them; it ties the enable `en` to 1, and `halfulp synth` leaves it a port, which takes one or two LUT more.",
+        "Mean error: of the chance of rounding up over all discarded parts, in units of the last place.",
         "",
         *_table(rows),
         "",
-        f"A 24-bit LFSR takes {published[wide] / published[narrow]:.1f} times the lookup tables of "
-        "a 3-bit plateau source",
-        f"in the publication, and {ours[wide] / ours[narrow]:.1f} times here: our units with long "
-        "LFSRs are smaller. The",
-        "published registers are about twice the bits of the source and ours as many, so the "
-        "published units probably have",
-        "registers for results too.",
+        "- Published, a 24-bit LFSR takes "
+        f"{times('published LUT', 'long', 'shift')} times the lookup tables of a 3-bit plateau source, and ours",
+        f"  {times('LUT, long word', 'long', 'shift')} times with 24 discarded bits. From 16 bits to 8 ours takes "
+        f"{of['long']['LUT']}/{of['shift']['LUT']} = {times('LUT', 'long', 'shift')} times, because 8 discarded",
+        "  bits use 8 bits of a word, while the published LUT grow with its length.",
+        f"- Published, words of levels i/7, by a table, take {times('published LUT', 'table', 'shift')} times the "
+        "lookup tables of words of i/8;",
+        f"  repeated words have these levels too and take {times('LUT', 'table', 'shift')} times here.",
+        "- The published registers are about twice the bits of the source and ours as many, so the published units",
+        "  probably have registers for results too. The publication has no row for naive words and short LFSRs.",
     )
     yield from ("", *_shares(record))
+
+
+_COMPARED = {"long": "lfsr24", "shift": "plateau3", "table": "plateau3-rep"}
+"""Sources whose lookup tables are compared."""
 
 
 def _shares(record: dict[str, dict[str, str]]) -> Iterator[str]:
@@ -193,7 +214,8 @@ def _shares(record: dict[str, dict[str, str]]) -> Iterator[str]:
             cells |= {f"{name}, % of {whole}": f"{100 * lut / count:.2f}" for whole, count in sru.WHOLES.items()}
         rows.append(cells)
     yield from (
-        f"{sru.UNITS} units and their shares of the {sru.WHOLES['VU9P']:,} lookup tables of the device, and of the",
+        f"{sru.UNITS} units that discard as many bits as their words have, and their shares of the "
+        f"{sru.WHOLES['VU9P']:,} lookup tables of the device, and of the",
         f"{sru.WHOLES['DarkFPGA']:,} of DarkFPGA, the published accelerator that has so many units:",
         "",
         *_table(rows),
@@ -202,35 +224,49 @@ def _shares(record: dict[str, dict[str, str]]) -> Iterator[str]:
 
 def _arrays() -> Iterator[str]:
     """Systolic arrays."""
-    cost = {row["unit"]: int(row["LUT"]) + MEMORY_LUTS * int(row["memory"]) for row in _record("tiles")}
+    record, device = {row["unit"]: row for row in _record("tiles")}, TARGETS["u55c"]
     rows: list[dict[str, object]] = []
     for row in TABLE_III:
         name = f"chain_{row.n}x{row.m}_e5m2_e5m2_e6m5_sr10_lfsr16_d32"
+        array, kernel = (record.get(key) for key in (name, f"kernel_{name}"))
+        published = {"MHz": row.mhz, "LUT %": row.lut, "BRAM %": row.bram, "DSP %": row.dsp}
+        cells: dict[str, object] = {"N": row.n, "M": row.m, "C": row.cores}
+        cells |= {f"{column}, published": f"{figure:.1f}" for column, figure in list(published.items())[:1]}
+        cells |= {f"{column}, published": f"{figure:.2f}" for column, figure in list(published.items())[1:]}
+        for column, whole in (("LUT", device.lut), ("BRAM", device.bram), ("DSP", device.dsp)):
+            used = None if kernel is None else _luts(kernel) if column == "LUT" else int(kernel[column])
+            cells[f"{column} %, ours"] = "" if used is None else f"{100 * row.cores * used / whole:.2f}"
         macs = row.n * row.m
-        each = [f"{cost[key] / macs:,.0f}" if key in cost else "" for key in (name, f"kernel_{name}")]
-        published = row.lut / 100 * PUBLISHED_LUT / (macs * row.cores)
-        rows.append(
-            {"N x M": f"{row.n} x {row.m}", "published": f"{published:,.0f}", "array": each[0], "kernel": each[1]}
-        )
+        each = row.lut / 100 * PUBLISHED_LUT / (macs * row.cores)
+        cells["LUT for a MAC, published"] = f"{each:,.0f}"
+        cells |= {
+            f"LUT for a MAC, {name}": f"{_luts(own) / macs:,.0f}" if own else ""
+            for name, own in (("array", array), ("kernel", kernel))
+        }
+        rows.append(cells)
     yield from (
         "## Systolic arrays",
         "",
-        "Lookup tables for each multiply-accumulate of `e5m2*e5m2+e6m5.sr10` in arrays of N "
-        "elements of M {cite:p}`benali2025`,",
-        "Table III. Published: the whole design on an Alveo U55C, memory ports and shell included, "
-        "after place and route, by",
-        "high-level synthesis. Ours: the array alone, and the kernel with its memory ports, as "
-        "Yosys maps them, with an LFSR",
-        "of 16 bits; sizes without a figure are not in the records.",
+        "C arrays of N elements of M multiply-accumulates `e5m2*e5m2+e6m5.sr10` {cite:p}`benali2025`, Table III.",
+        "Published: the whole design on an Alveo U55C, memory ports and shell included, after place and route, by",
+        "high-level synthesis. Ours: C kernels with their memory ports, without shell, as Yosys maps them, with an",
+        "LFSR of 16 bits; then the lookup tables for each multiply-accumulate, of the array alone and of the kernel.",
         "",
         *_table(rows),
         "",
-        f"The published share of the chip hardly grows from 1 x 1 ({TABLE_III[0].lut:.2f} %) to 2 x "
-        f"2 ({TABLE_III[2].lut:.2f} %), so most",
-        "lookup tables of small arrays are those of ports and shell. `halfulp report tiles` prints "
-        "the ratio with extrapolated",
-        "kernels.",
+        f"- The published share of the chip hardly grows from 1 x 1 ({TABLE_III[0].lut:.2f} %) to 2 x 2 "
+        f"({TABLE_III[2].lut:.2f} %), so most",
+        "  lookup tables of small arrays are those of ports and shell, which ours do not have.",
+        "- Ours take no DSP blocks, because they are synthesised without, and nearly no block memory, because their",
+        "  buffers are in distributed memory, whose lookup tables are counted.",
+        "- Ours have no clock, because Yosys does not place; sizes without a figure are not in the records, and",
+        "  `halfulp report tiles` prints their ratio with extrapolated kernels.",
     )
+
+
+def _luts(row: dict[str, str]) -> int:
+    """Lookup tables of a row of a record, with those of distributed memory."""
+    return int(row["LUT"]) + MEMORY_LUTS * int(row["memory"])
 
 
 def _steps() -> Iterator[str]:
@@ -270,7 +306,8 @@ def _commands(found: Iterable[tuple[str, str]]) -> Iterator[str]:
     yield from (
         "## The published networks and data",
         "",
-        "No package has the other data. These commands train a cell of the table each, in the published networks, on a",
+        "No package has the other data, so the other columns and rows have no figures of ours. These commands train a",
+        "cell of the table each, or a curve of the figure that they name, in the published networks, on a",
         "machine with a GPU and the data, in folders that [training](../training.md#training-runs) describes. The",
         "schedules are those of the networks' own publications where this one gives none.",
     )
@@ -283,12 +320,12 @@ def _trainings(name: str) -> Iterator[str]:
     yield from (
         "## Training in emulated arithmetic",
         "",
-        f"{_CITED[name]} Ours are small networks on images of digits, because the package has no other data:",
-        f"differences between rows can be compared, and accuracies cannot. `halfulp report {name}` trains them;",
-        "cells are empty where trainings were not finished.",
+        f"{_CITED[name]} Ours are small networks on the data that the notes name, because the package has no other:",
+        f"differences between rows can be compared, and accuracies cannot. `halfulp report {name}` trains them.",
     )
-    for table in _REPORTS[name](_figures(name)).tables.values():
-        yield from ("", *_section(table))
+    for key, table in _REPORTS[name](_figures(name)).tables.items():
+        if key not in _ELSEWHERE:
+            yield from ("", *_section(table))
 
 
 def _emulation(table: Callable[[Figures], Table]) -> Iterator[str]:
@@ -305,6 +342,9 @@ def _section(table: Table) -> list[str]:
     """Lines of a table below a heading of its page."""
     return table.markdown().replace("## ", "### ", 1).splitlines()
 
+
+_ELSEWHERE = ("fase-check",)
+"""Tables of reports that are on the page of another paper."""
 
 _CITED = {
     "arbitor": "The publication trains networks on CIFAR-10, FordA, Cora and translations {cite:p}`arbitor2023`.",
@@ -360,8 +400,8 @@ def _lowgen() -> Iterator[str]:
         "",
         *_table(rows),
         "",
-        "The published networks and their weights are not part of the project, so ours are the small ones of the other",
-        "pages. `halfulp report emulation` measures them.",
+        "The weights of the published networks are not part of the project, so ours are not these but the networks of",
+        "the next table. `halfulp report emulation` measures them.",
         "",
         *_section(emulation.own_table(record)),
         "",
