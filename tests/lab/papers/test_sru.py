@@ -229,7 +229,7 @@ def test_sru_command_rejects_bad_requests(words, sentence):
 
 def test_page_has_published_shares_of_device_and_accelerator():
     """Chang et al., Table IV; it prints one digit after the point, in one row rounded down."""
-    (head, _, *rows) = [line for line in paper_tables._sru() if line.startswith("|")][len(sru.ROWS) + 2 :]
+    (head, _, *rows) = [line for line in paper_tables._sru() if line.startswith("|")][len(sru.CROPPED) + 2 :]
     place = [cell.strip() for cell in head.split("|")].index("published LUT, % of DarkFPGA")
     shares = [float(row.split("|")[place]) for row in rows]
     assert shares == pytest.approx([32.0, 23.5, 16.3, 9.0, 9.0, 2.4], abs=0.06)
@@ -238,3 +238,25 @@ def test_page_has_published_shares_of_device_and_accelerator():
     for row, line in zip(sru.ROWS, rows, strict=True):
         share = 100 * int(record[row.label]["LUT"]) * 4096 / 1_182_240
         assert line.split("|")[ours].strip() == f"{share:.2f}"
+
+
+def test_page_compares_16_bits_to_8_with_and_without_the_adder(monkeypatch, tmp_path):
+    lines = list(paper_tables._sru())
+    head, _, *rows = [line for line in lines if line.startswith("|")][: len(sru.CROPPED) + 2]
+    columns = [cell.strip() for cell in head.split("|")]
+    record = {row["source"]: row for row in paper_tables._record("sru-cropped")}
+    for row, line in zip(sru.CROPPED, rows, strict=True):
+        cells = dict(zip(columns, (cell.strip() for cell in line.split("|")), strict=True))
+        own = record[row.label]
+        shown = [cells[name] for name in ("LUT", "FF", "LUT, with adder")]
+        assert shown == [own[name] for name in ("LUT", "FF", "LUT +1")]
+        assert cells["published LUT"] == (str(row.published_lut // UNITS) if row.published_lut else "")
+    text = " ".join(lines)
+    assert "takes 9.75 times" in text
+    assert "9/4 = 2.25 times" in text
+    # The ratios follow the record.
+    for name in ("sru", "sru-cropped"):
+        source = (paper_tables.RECORDS / f"{name}.csv").read_text()
+        (tmp_path / f"{name}.csv").write_text(source.replace("3-bit plateau,8,4,4", "3-bit plateau,8,3,4"))
+    monkeypatch.setattr(paper_tables, "RECORDS", tmp_path)
+    assert "9/3 = 3.00 times" in " ".join(paper_tables._sru())

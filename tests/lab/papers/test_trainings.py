@@ -1,6 +1,7 @@
 """Reports of trainings: cases, cache, tables, record and coarse rounding."""
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 import pytest
@@ -25,13 +26,19 @@ COARSE = {
     "errors": {name: [0.1 / (place + 1)] * 5 for place, name in enumerate(("each operation", "each sum", "once"))},
     "check": {name: {"results that differ": 0, "largest difference": 0.0} for name in ("each operation", "once")},
     "parts": {name: [1e-3, 1e-6, None] for name in parts.ROWS},
+    "depth": {"ResNet18": {"BF16": 0.4, "MP": 0.9}},
 }
+SEGMENT_ERRORS = {name: {"3 segments": 0.01, "2 in total": 0.5} for name in ("tanh", "sigmoid")}
+LAYER = dict.fromkeys(mptorch.ROUNDINGS, 0.9) | {"layer": "linear", "phase": "forward", "terms": 100, "zero": 97.0}
 MORE = {
-    "arbitor": {"changed": dict.fromkeys(arbitor.OPTIMIZERS, 0.5)},
+    "arbitor": {"changed": dict.fromkeys(arbitor.OPTIMIZERS, 0.5), "segments": SEGMENT_ERRORS},
     "blocks": {},
     "esru": {"errors": {name: {esru.NAIVE: [0.0] * 10} for name in esru.INPUTS}},
     "fase": COARSE,
-    "mptorch": {},
+    "mptorch": {
+        "first step": [LAYER, LAYER | {"phase": "weight gradient", "terms": 1000, "rz": 0.05}],
+        "losses": {"fp32": 0.5},
+    },
 }
 
 
@@ -102,7 +109,7 @@ def test_tables_have_published_figures():
     """Jiang et al., ATC 2023, Tables 2b and 2c; FASE, Table 3; Chang et al., DATE 2023, Table I."""
     sparsity = {"1:2": (94.07, 82.11), "1:4": (93.64, 78.78), "1:8": (92.99, 75.45)}
     sparsity |= {"2:4": (94.09, 82.94), "2:8": (93.59, 80.72), "4:8": (94.19, 82.94)}
-    frame = arbitor.report(figures(arbitor)).tables["arbitor-sparsity"].frame.set_index("pattern")
+    frame = arbitor.report(figures(arbitor, **MORE["arbitor"])).tables["arbitor-sparsity"].frame.set_index("pattern")
     for pattern, (resnet, transformer) in sparsity.items():
         row = frame.loc[pattern]
         assert (row["ResNet-18, published"], row["Transformer, published"]) == (resnet, transformer)
@@ -117,7 +124,7 @@ def test_tables_have_published_figures():
     assert list(frame.loc["ResNet-50, published"][columns]) == [77.59, 76.03, 77.56]
     assert list(frame.loc["BERT, published"][columns].dropna()) == [82.77, 82.39]
     # Ben Ali et al., DATE 2025, Table II.
-    frame = mptorch.report(figures(mptorch)).tables["mptorch-accuracy"].frame
+    frame = mptorch.report(figures(mptorch, **MORE["mptorch"])).tables["mptorch-accuracy"].frame
     assert list(frame["published"]) == [97.10, 98.00, 98.61, 99.00, 99.05, 99.18, 99.06, 99.14, 98.85, 10.00]
     assert list(frame["rank, published"]) == [9, 8, 7, 5, 4, 1, 3, 2, 6, 10]
     assert list(frame["rank, ours"]) == list(range(10, 0, -1))
@@ -196,7 +203,7 @@ def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
 
 def test_page_of_mptorch_shows_its_record(tmp_path, monkeypatch):
     monkeypatch.setattr(paper_tables, "RECORDS", tmp_path)
-    (tmp_path / "mptorch.json").write_text(figures(mptorch).json())
+    (tmp_path / "mptorch.json").write_text(figures(mptorch, **MORE["mptorch"]).json())
     lines = list(paper_tables._networks())
     # The published row of four networks, then published and ours of LeNet5.
     rows = [line for line in lines if "e5m2*e5m2+e6m5.sr10" in line]
@@ -205,6 +212,37 @@ def test_page_of_mptorch_shows_its_record(tmp_path, monkeypatch):
     assert "## Accuracy of trained networks" in lines
     assert "### Accuracy of LeNet5 in ten arithmetics" in lines
     assert any("2026-11-22" in line for line in lines)
+
+
+def test_note_of_mptorch_has_the_figures_of_its_record():
+    found = figures(mptorch, **MORE["mptorch"])
+    note = "\n".join(mptorch.report(found).tables["mptorch-accuracy"].notes)
+    assert "of 1,000 terms, has 5 % of its exact length, and with rn 90 %." in note
+    assert f"with 3 times the learning rate it reaches {found.mean(mptorch.faster()):.2f} (one seed)" in note
+    assert "97 % or more of the products of the last two layers" in note
+    assert f", rz {found.mean(mptorch.normal(mptorch.PUBLISHED[8])):.2f}, ro " in note
+    assert [mptorch.most_seeds(case) for case in (mptorch.faster(), mptorch.normal(mptorch.PUBLISHED[-1]))] == [1, 1]
+
+
+@pytest.mark.slow
+def test_truncated_sums_are_too_short(monkeypatch):
+    """The longest sums lose most, and few products in fxp4.4 are other than zero."""
+    monkeypatch.setattr(mptorch, "CURVES", ())
+    rows = mptorch.measured()["first step"]
+    longest = max(rows, key=lambda row: row["terms"])
+    assert (longest["terms"], longest["phase"]) == (64 * 28 * 28, "weight gradient")
+    assert longest["rz"] < 0.2 < 0.8 < longest["rn"] < 1.1
+    assert all(row["rz"] < 1 for row in rows)
+    assert [row["zero"] > 95 for row in rows if row["phase"] == "forward"][-2:] == [True, True]
+    assert len(rows) == 14
+
+
+def test_segments_in_total_have_one_line_and_the_ends():
+    for name, centre in (("tanh", 0), ("sigmoid", Fraction(1, 2))):
+        three, two = (Segments.read(arbitor.total_text(name, count)).pieces for count in arbitor.TOTAL)
+        assert [piece.slope == 0 for piece in three] == [True, False, True]
+        assert [piece.slope == 0 for piece in two] == [False, True]
+        assert [piece.intercept for piece in three] == [2 * centre - 1, centre, 1]
 
 
 def test_equal_accuracies_have_the_same_rank():
@@ -263,6 +301,14 @@ def test_each_part_divides_the_error_by_2_to_the_9th(monkeypatch):
         assert three < two < one
 
 
+@pytest.mark.slow
+def test_training_of_esru_repeats_its_record():
+    """The record has the version that trained; the present one gives the same accuracy."""
+    case = esru.case("resnet", esru.PLATEAU, esru.INPUTS["16 bits"])
+    record = Figures.load(TOP / "fpga" / "results" / "esru.json").values[case]
+    assert trainings.train(case, Effort(seeds=(0,))) == record[:1]
+
+
 def test_page_of_formats_has_errors_of_record():
     lines = (TOP / "docs" / "formats.md").read_text().splitlines()
     for name, row in Figures.load(TOP / "fpga" / "results" / "fase.json").more["parts"].items():
@@ -307,7 +353,7 @@ def test_mean_errors_of_low_bit_sources():
 
 
 def test_report_shows_cases_that_were_not_trained_as_empty_cells():
-    found = figures(arbitor)
+    found = figures(arbitor, **MORE["arbitor"])
     wanted = [arbitor.posit_case(8, 2), arbitor.float_case(6, 1, "reductions in FP32", network="graph")]
     wanted += [
         arbitor.float_case(6, mantissa, "reductions in FP32", network="graph") for mantissa in arbitor.OTHERS[1:]
@@ -325,7 +371,7 @@ def test_report_shows_cases_that_were_not_trained_as_empty_cells():
 @pytest.fixture
 def small_report(monkeypatch):
     """Record of the whole report, the two cases that it then has, and those that are trained."""
-    before = figures(arbitor)
+    before = figures(arbitor, **MORE["arbitor"])
     cases = [arbitor.optimizer_case(2, rounding) for rounding in list(arbitor.OPTIMIZERS)[:2]]
     trained = []
 
@@ -335,7 +381,7 @@ def small_report(monkeypatch):
 
     monkeypatch.setattr(trainings, "measure", measure)
     monkeypatch.setattr(arbitor, "cases", lambda: cases)
-    monkeypatch.setattr(arbitor, "measured", lambda: {"changed": {}})
+    monkeypatch.setattr(arbitor, "measured", lambda: MORE["arbitor"])
     return before, cases, trained
 
 
