@@ -6,8 +6,8 @@ faster kernels that are specialised for one description, and proves them exact. 
 says which of them compute a product.
 
 The environment variable ``HALFULP_KERNEL`` selects the instructions: ``native`` (those of this machine), ``avx2``,
-``portable``, or ``torch`` for no kernels. The default ``auto`` is like ``native``, but small products do not compile a
-kernel: they use the general one, or torch.
+``portable``, ``scalar`` (without vectors), or ``torch`` for no kernels. The default ``auto`` is like ``native``, but
+small products do not compile a kernel: they use the general one, or torch.
 """
 
 import functools

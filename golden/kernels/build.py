@@ -24,6 +24,7 @@ LEVELS = {
     "native": ("-march=native",),
     "avx2": ("-mavx2", "-mfma"),
     "portable": (),
+    "scalar": ("-DHALFULP_SCALAR", "-fno-tree-vectorize"),
     "torch": None,
 }
 """Compiler flags of each value of ``HALFULP_KERNEL``; None if it disables kernels.

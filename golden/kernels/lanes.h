@@ -11,7 +11,9 @@
 
 namespace halfulp {
 
-#if defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
+#if defined(HALFULP_SCALAR)
+constexpr int BYTES = 8;
+#elif defined(__AVX512F__) && defined(__AVX512DQ__) && defined(__AVX512BW__)
 constexpr int BYTES = 64;
 #elif defined(__AVX2__)
 constexpr int BYTES = 32;
@@ -140,7 +142,7 @@ inline bool any_lane(Mask holds) {
     return _mm256_movemask_epi8((__m256i)holds) != 0;
 #else
     const VectorI64 words = (VectorI64)holds;
-    return (words[0] | words[1]) != 0;
+    return (words[0] | words[BYTES / 8 - 1]) != 0;
 #endif
 }
 

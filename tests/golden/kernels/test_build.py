@@ -67,7 +67,7 @@ def test_kernels_ignore_threads_and_instruction_sets(text, monkeypatch):
         assert torch.equal(golden.gemm(a, b, spec, start=start), expected)
     finally:
         torch.set_flush_denormal(False)
-    for level in ("avx2", "portable", "torch") if EXHAUSTIVE or text == TEXTS[0] else ("portable", "torch"):
+    for level in ("avx2", "portable", "scalar", "torch") if EXHAUSTIVE or text == TEXTS[0] else ("portable", "torch"):
         monkeypatch.setenv(build.SETTING, level)
         assert torch.equal(golden.gemm(a, b, spec, start=start), expected), level
 
