@@ -209,7 +209,7 @@ def most_seeds(case: Case) -> int | None:
     return 1 if case.settings or case in [single_optimizer(*row) for row in AT_LOWEST] else None
 
 
-def measured() -> dict[str, Any]:
+def measured(*_: object) -> dict[str, Any]:
     """Return the figures of the report that are no accuracies: the share of weights that a step changes, and errors."""
     return {
         "changed": {rounding: changed(optimizer_case(LOST, rounding)) for rounding in OPTIMIZERS},

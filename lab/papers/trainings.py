@@ -30,6 +30,7 @@ NETWORKS = {
     "recurrent": (SMALL, 6, 64),
     "graph": (SYNTHETIC, 60, 140),
     "translation": (SYNTHETIC, 8, 64),
+    "words": (SYNTHETIC, 10, 32),
     "gpt": (BRIEF, 4, 64),
     "lenet": (BRIEF, 3, 64),
     "gpt2": (MODELS, 8, 8),
@@ -44,6 +45,7 @@ OWN_DATA = {
     "lenet5_normal": "the same, with other initial weights",
     "graph": "a citation graph drawn with the sizes of Cora (140 training papers, 1000 test papers)",
     "translation": "the 2048 sentences of a small language (1638 for training; words that are right)",
+    "words": "a text of a language drawn at random (1,000 sequences of 10 of its 512 words, 200 in the test)",
     "gpt": "the sentences of a small language, which a transformer continues with their translations",
     "lenet": "digits of 8 x 8 pixels, in a LeNet-5 with padded convolutions",
     "gpt2": (POEMS := "poems of 5,921 letters, which are read in sequences of 64"),
@@ -56,8 +58,8 @@ DIGITS = "of small networks on digits (1,437 training images of 8 x 8 pixels, 36
 
 FLOAT = "fp32"
 
-ACCURACY, LOSS = "accuracy", "loss"
-"""Figures of an epoch: on the test set, in percent, and as the mean loss."""
+ACCURACY, LOSS, IN_FP32 = "accuracy", "loss", "loss-fp32"
+"""Figures of an epoch: on the test set, in percent, and as the mean loss, in the arithmetic of the case or in FP32."""
 
 PACKAGES = ("torch",)
 """Packages that decide the accuracies."""
@@ -192,7 +194,9 @@ class Figures:
 def added(known: Figures, found: Figures) -> Figures:
     """Return a record with the cases and figures that a later run added, and a note on it."""
     count = len(found.values.keys() - known.values.keys())
-    note = {"added": f"{count} accuracies were added by {found.command}, on {found.date}"} if count else {}
+    what = f"{count} accuracies" if count else "Figures other than accuracies"
+    new = count or any(known.more.get(name) != figures for name, figures in found.more.items())
+    note = {"added": f"{what} were added by {found.command}, on {found.date}"} if new else {}
     return replace(known, values=known.values | found.values, more=known.more | found.more | note)
 
 
@@ -252,7 +256,9 @@ def train(case: Case, effort: Effort, figure: str = ACCURACY) -> list[float]:
     figures = []
     for seed in effort.seeds:
         with scratch("trainings") as folder:
-            figures.append(getattr(run(case, effort, seed, folder).train(), figure))
+            training = run(case, effort, seed, folder)
+            epoch = training.train()
+            figures.append(training.loss_in_fp32() if figure == IN_FP32 else getattr(epoch, figure))
     return figures
 
 

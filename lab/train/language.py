@@ -15,16 +15,17 @@ MORE = 50
 class Lstm(nn.Module):
     """Language model of two LSTM layers (Zaremba et al., Recurrent Neural Network Regularization, 2014).
 
-    Each sequence starts from a state of zeros. Dropout is before, between and after the layers.
+    Each sequence starts from a state of zeros. Dropout is before, between and after the layers. Initial parameters are
+    uniform, up to ``largest``.
     """
 
-    def __init__(self, words: int, width: int, dropout: float = 0.0) -> None:
+    def __init__(self, words: int, width: int, dropout: float = 0.0, largest: float = 0.05) -> None:
         super().__init__()
         self.word, self.out = nn.Embedding(words, width), nn.Linear(width, words)
         self.cells = nn.LSTM(width, width, 2, batch_first=True, dropout=dropout)
         self.dropout = nn.Dropout(dropout)
         for parameter in self.parameters():
-            nn.init.uniform_(parameter, -0.05, 0.05)
+            nn.init.uniform_(parameter, -largest, largest)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the scores of the next words."""

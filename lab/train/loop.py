@@ -437,6 +437,10 @@ class Run:
         self.schedule.step(trained)
         self.losses = []
 
+    def loss_in_fp32(self) -> float:
+        """Return the mean loss on the test set in torch's own arithmetic: long sums of a policy may saturate."""
+        return tested(self.model, self.data, self.network.loss)[0]
+
     def _score(self, loss: float) -> float | None:
         """Return the result beside accuracy and loss; translations take long, so only those of the last epoch count."""
         if self.network.result == "perplexity":

@@ -1,4 +1,4 @@
-"""Networks on data that are drawn at random, for studies of arithmetic: a citation graph, and short sentences.
+"""Networks on data that are drawn at random, for studies of arithmetic: a citation graph, short sentences, and a text.
 
 Each function returns what a user's function does: ``halfulp train halfulp.lab.train.synthetic:graph``.
 """
@@ -8,8 +8,9 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from .language import Lstm
 from .networks import classes_loss
-from .small import Parts
+from .small import Pair, Parts
 
 TOPICS = (351, 217, 418, 818, 426, 298, 180)
 """Papers of each topic, as in Cora (McCallum et al., 2000)."""
@@ -28,6 +29,9 @@ NOUNS, VERBS, ADJECTIVES = 8, 8, 4
 
 LENGTH = 4
 """Words of a sentence: subject, verb, adjective, object; in the target language subject, object, adjective, verb."""
+
+KINDS = 32
+"""Kinds of words in a text: the kind of a word decides which words are likely to follow it."""
 
 
 class _Graph(nn.Module):
@@ -137,3 +141,24 @@ def translation() -> Parts:
     model = _Translator(sum(sizes), targets)
     optimizer = partial(torch.optim.SGD, lr=1.5, momentum=0.9)
     return model, (inputs[:count], target[:count]), (inputs[count:], target[count:]), classes_loss, optimizer
+
+
+def text(words: int, sequences: int, length: int) -> Pair:
+    """Draw sequences of a language of so many words, and their next words.
+
+    Few words are frequent, as the law of Zipf says, and each kind of words has few likely successors.
+    """
+    draw = torch.Generator().manual_seed(0)
+    shares = torch.rand(KINDS, words, generator=draw).pow(KINDS) / torch.arange(1, words + 1)
+    drawn = [torch.randint(words, (sequences, 1), generator=draw)]
+    for _ in range(length):
+        drawn.append(torch.multinomial(shares[drawn[-1][:, 0] % KINDS], 1, generator=draw))
+    return torch.cat(drawn[:-1], 1), torch.cat(drawn[1:], 1)
+
+
+def words() -> Parts:
+    """Return an LSTM of two layers, 32 wide, for sequences of 10 of 512 words."""
+    inputs, targets = text(512, 1200, 10)
+    train, test = ((inputs[part], targets[part]) for part in (slice(200, None), slice(200)))
+    model = Lstm(512, 32, largest=0.4)
+    return model, train, test, classes_loss, partial(torch.optim.SGD, lr=10.0)

@@ -5,10 +5,11 @@ from fractions import Fraction
 from pathlib import Path
 
 import pytest
+import torch
 
 from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
-from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, mptorch, paper_tables, parts, trainings
+from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, lost, mptorch, paper_tables, parts, trainings
 from halfulp.lab.papers.trainings import QUICK, Case, Effort, Figures, lowest, measure
 
 TOP = Path(__file__).parents[3]
@@ -27,6 +28,8 @@ COARSE = {
     "check": {name: {"results that differ": 0, "largest difference": 0.0} for name in ("each operation", "once")},
     "parts": {name: [1e-3, 1e-6, None] for name in parts.ROWS},
     "depth": {"ResNet18": {"BF16": 0.4, "MP": 0.9}},
+    "lost": {name: {"updates, 0%": 0.5, "updates, 75%": 0.75, "softmax": 0.25} for name in (fase.LSTM, "recurrent")},
+    "perplexity": dict.fromkeys(lost.WAYS, 7.0),
 }
 SEGMENT_ERRORS = {name: {"3 segments": 0.01, "2 in total": 0.5} for name in ("tanh", "sigmoid")}
 LAYER = dict.fromkeys(mptorch.ROUNDINGS, 0.9) | {"layer": "linear", "phase": "forward", "terms": 100, "zero": 97.0}
@@ -199,6 +202,35 @@ def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
     found = Figures.load(tmp_path / "fase.json")
     assert found.effort == QUICK
     assert len(found.values) == 3
+    assert set(found.more["perplexity"]) == set(lost.WAYS)
+    assert all(0 <= share < 1 for shares in found.more["lost"].values() for share in shares.values())
+    late, early = (found.more["lost"][fase.LSTM][f"updates, {part:.0%}"] for part in (lost.PARTS[-1], lost.PARTS[0]))
+    assert late > early
+
+
+def test_page_of_fase_says_what_its_row_does_not_show():
+    lines = "\n".join(paper_tables.pages()["paper_fase"])
+    record = Figures.load(TOP / "fpga" / "results" / "fase.json")
+    for name, shares in record.more["lost"].items():
+        assert re.search(rf"\| {name} +\|.* {100 * shares['softmax']:.1f}% \|", lines), name
+    for way, found in record.more["perplexity"].items():
+        assert re.search(rf"\| {way} +\|.* {found:.2f} \|", lines), way
+    assert f"a perplexity of {record.more['perplexity']['BF16']:.1f} in BF16," in lines
+
+
+def test_sums_in_bf16_stop_at_256_times_their_terms():
+    with lost._Sums() as sums:
+        torch.ones(2, 300) @ torch.ones(300, 3)
+        torch.log_softmax(torch.ones(4, 512), -1)
+    assert sums.counts == {"products": [6 * 44, 6 * 300], "softmax": [4 * 256, 4 * 512]}
+
+
+def test_updates_below_half_an_ulp_are_lost():
+    """Steps of 1/4, 2^-9 and 2^-8 from 1, of which BF16 holds the first and the last; the fourth gradient is 0."""
+    parameter = torch.nn.Parameter(torch.ones(4))
+    parameter.grad = torch.tensor([-1.0, -(2.0**-7), 2.0**-6, 0.0])
+    assert lost._updated(torch.optim.SGD([parameter], lr=1.0), 0.25) == 1 / 3
+    assert parameter.tolist() == [1, 1, 1, 1]
 
 
 def test_page_of_mptorch_shows_its_record(tmp_path, monkeypatch):
@@ -381,7 +413,7 @@ def small_report(monkeypatch):
 
     monkeypatch.setattr(trainings, "measure", measure)
     monkeypatch.setattr(arbitor, "cases", lambda: cases)
-    monkeypatch.setattr(arbitor, "measured", lambda: MORE["arbitor"])
+    monkeypatch.setattr(arbitor, "measured", lambda *_: MORE["arbitor"])
     return before, cases, trained
 
 

@@ -52,9 +52,23 @@ def test_sentences_follow_the_grammar():
     assert model(inputs[:3]).shape == (3, 4, 40)
 
 
+def test_text_has_frequent_words_and_kinds_with_few_successors():
+    inputs, targets = synthetic.text(512, 400, 35)
+    assert torch.equal(inputs[:, 1:], targets[:, :-1])
+    counts = torch.bincount(inputs.flatten(), minlength=512)
+    assert counts[:16].sum() > counts[256:].sum()
+    kinds = torch.zeros(synthetic.KINDS, 512).index_put_(
+        (inputs.flatten() % synthetic.KINDS, targets.flatten()), torch.ones(()), accumulate=True
+    )
+    # Half of the successors of each kind are few words, and not those of the others.
+    few = kinds.sort(1, descending=True).values[:, :32].sum(1) / kinds.sum(1)
+    assert few.mean() > 0.5
+    assert len(kinds.argmax(1).unique()) > 8
+
+
 @pytest.mark.slow
 @pytest.mark.sampled(2)
-@pytest.mark.parametrize("name", ["graph", "translation"])
+@pytest.mark.parametrize("name", ["graph", "translation", "words"])
 def test_emulated_step_lowers_the_loss(name):
     own = network(f"halfulp.lab.train.synthetic:{name}")
     data = own.load(None).limited(64)
