@@ -81,6 +81,7 @@ REPORTS = {
     "matrix-units": "halfulp.lab.papers.cli",
     "models": "halfulp.lab.papers.cli",
     "emulation": "halfulp.lab.papers.cli",
+    "lowgen": "halfulp.lab.papers.cli",
 }
 """Reports of `halfulp report`, and the module of each."""
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 from datetime import date
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -111,23 +111,37 @@ def _record(path: Path, name: str) -> "Figures":
         raise Refused(f"{path} is no record of halfulp report {name}") from error
 
 
-@click.command()
-@click.option("--add", metavar="FILE.json", type=_FILE, help="record of times, to which only the memory is added")
-@written
-def emulation(add: Path | None, output: Path | None) -> None:
-    """Measure what emulation costs (FASE, Arbitor, Lowgen)."""
-    from .emulation import measured, memory, report
+def _publish_measured(name: str, report: Callable[["Figures"], Report], found: dict[str, Any], folder: Path) -> None:
+    """Publish a report of figures that need no training."""
     from .trainings import Effort, Figures
 
-    before = None if add is None else _record(add, "emulation")
+    tools = versions("halfulp", "torch")
+    publish(report(Figures(f"halfulp report {name}", str(date.today()), tools, Effort(()), {}, found)), folder)
+
+
+@click.command()
+@written
+def emulation(output: Path | None) -> None:
+    """Measure what emulation costs (FASE, Arbitor)."""
+    from .emulation import measured, report
+
     folder = report_folder(output)
-    if before is not None:
-        publish(report(replace(before, more=before.more | {"memory": memory()})), folder)
-        return
     with Bar("report emulation") as bar:
         found = measured(bar)
-    tools = versions("halfulp", "torch")
-    publish(report(Figures("halfulp report emulation", str(date.today()), tools, Effort(()), {}, found)), folder)
+    _publish_measured("emulation", report, found, folder)
+
+
+@click.command()
+@click.option("--quick", is_flag=True, help="measure one network once")
+@written
+def lowgen(quick: bool, output: Path | None) -> None:
+    """Measure a type from two casts (Lowgen, MAPL 2020)."""
+    from .lowgen import measured, report
+
+    folder = report_folder(output)
+    with Bar("report lowgen") as bar:
+        found = measured(quick, bar)
+    _publish_measured(f"lowgen{' --quick' * quick}", report, found, folder)
 
 
 @click.command()
@@ -226,7 +240,7 @@ def _trainings(name: str, sentence: str) -> click.Command:
             if before is not None and before.effort != effort:
                 raise Refused(f"{add} has other seeds or epochs; give those of its trainings, or leave out --add")
             cases = [case for case in module.cases() if before is None or case not in before.values]
-            more = module.measured() if hasattr(module, "measured") else {}
+            more = module.measured(quick, pool) if hasattr(module, "measured") else {}
             more |= {"most_seeds": module.most_seeds} if hasattr(module, "most_seeds") else {}
             words += [] if before is None else ["--add", f"{name}.json"]
             figures = measure(cases, effort, shlex.join(words), str(date.today()), bar, pool, **more)

@@ -1,15 +1,11 @@
-"""Time of emulated training steps with parts of the emulator left out, by format, and for a format of two functions.
+"""Time of emulated training steps with parts of the emulator left out, and by format.
 
-Counterparts of Table 2 of FASE (Osorio, ECML-PKDD 2022), Figure 8 of Arbitor (Jiang et al., USENIX ATC 2023) and
-Tables 1 and 2 of Lowgen (MAPL 2020), with the memory of a step.
+Counterparts of Table 2 of FASE (Osorio, ECML-PKDD 2022) and Figure 8 of Arbitor (Jiang et al., USENIX ATC 2023).
 """
 
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from itertools import accumulate
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -60,54 +56,33 @@ COUNTERPARTS = {"product": "SGEMM", "resnet": "ResNet50", "lstm": "LSTM", "trans
 FORMATS = ("e8m7", "e8m3", "e6m6", "e6m2", "e4m3", "posit8e1", "posit13e3", "posit16e1")
 """Formats of Figure 8, in both ways of Arbitor."""
 
-MEMORY = {"FP32": None, "each operation": False, "graphs": True}
-"""Columns of the table of memory: if BF16 is emulated in compiled graphs, which leave out roundings; None for FP32."""
-
-CASTS = {"SSD": (12, 89.6, 88.9), "Inception-v4": (93, 578.4, 572.9)}
-"""Table 2 of Lowgen: casts that are removed, and megabytes at the peak with and without them."""
-
-OWN = "lab_bf16"
-"""Name of the format of two functions."""
-
 
 def measured(progress: Progress = silent) -> dict[str, Any]:
     """Return all figures of the report."""
-    progress.total("tables", 3)
+    progress.total("tables", 2)
     found = by_network()
     progress.advance(1)
     found["formats"] = by_format()
-    progress.advance(1)
-    found["memory"] = memory()
     progress.advance(1)
     return found
 
 
 def report(figures: Figures) -> Report:
     """Return the report: its tables and the record."""
-    tables = {
-        "emulation-ways": ways_table(figures),
-        "emulation-formats": formats_table(figures),
-        "emulation-own": own_table(figures),
-        "emulation-roundings": roundings_table(figures),
-        "emulation-memory": memory_table(figures),
-    }
+    tables = {"emulation-ways": ways_table(figures), "emulation-formats": formats_table(figures)}
     return Report(tables, records={"emulation.json": figures.json()})
 
 
 def by_network() -> dict[str, Any]:
-    """Return times relative to FP32, and roundings, of a step of each network."""
+    """Return times of a step of each network relative to FP32."""
     import torch
 
-    networks = _networks()
-    found: dict[str, Any] = {"ways": {}, "roundings": {}, "own": {}}
     torch.manual_seed(0)
     with threads(THREADS):
-        for name, step in networks.items():
-            found["ways"][name] = {way: _ratio(step, *setting) for way, setting in WAYS.items()}
-            if step is not None:
-                found["roundings"][name] = _roundings(step)
-                found["own"][name] = _own(step)
-    return found
+        ways = {
+            name: {way: _ratio(step, *setting) for way, setting in WAYS.items()} for name, step in _networks().items()
+        }
+    return {"ways": ways}
 
 
 def by_format() -> dict[str, dict[str, float]]:
@@ -115,38 +90,6 @@ def by_format() -> dict[str, dict[str, float]]:
     step = _networks()["resnet"]
     with threads(THREADS):
         return {fmt: {way: _ratio(step, make(fmt), True, False) for way, make in POLICIES.items()} for fmt in FORMATS}
-
-
-def memory() -> dict[str, dict[str, int]]:
-    """Return the bytes that a training step of each network takes at its peak, beyond those before the step."""
-    import torch
-
-    from halfulp.lab.train.steps import compiled_step, emulated
-
-    found: dict[str, dict[str, int]] = {}
-    with threads(THREADS), _level("auto"):
-        for name, step in _networks().items():
-            if step is None:
-                continue
-            found[name] = {}
-            for way, in_graphs in MEMORY.items():
-                torch.manual_seed(0)
-                ours, plain = (compiled_step if in_graphs else emulated)(step, BF16)
-                found[name][way] = peak(plain if in_graphs is None else ours)
-    return found
-
-
-def peak(run: Callable[[], Any]) -> int:
-    """Return the largest number of bytes that torch has allocated on the CPU in a second run, and not yet freed."""
-    import torch
-
-    # The first run compiles, and makes the state of an optimiser.
-    run()
-    with torch.autograd.profiler.profile(profile_memory=True) as profile:
-        run()
-    changes = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
-    changes.sort(key=lambda event: event.start_ns())
-    return max(accumulate((event.nbytes() for event in changes), initial=0))
 
 
 def _networks() -> "dict[str, TrainingStep | None]":
@@ -164,12 +107,12 @@ def _networks() -> "dict[str, TrainingStep | None]":
     }
 
 
-def _ratio(step: "TrainingStep | None", policy: str, kernels: bool, graph: bool) -> float:
+def _ratio(step: "TrainingStep | None", policy: str, compiled: bool, graph: bool) -> float:
     """Return the time of a step in a policy relative to FP32."""
     from halfulp.lab.train.steps import compiled_step, emulated
     from halfulp.tools.timing import in_turns
 
-    with _level("auto" if kernels else "torch"):
+    with kernels("auto" if compiled else "torch"):
         runs = _product(policy, graph) if step is None else (compiled_step if graph else emulated)(step, policy)
         ours, plain = in_turns(*runs, repeats=REPEATS)
     return ours / plain
@@ -192,71 +135,9 @@ def _product(policy: str, graph: bool) -> tuple[Callable[[], Any], Callable[[], 
     return torch.compile(plain, backend=golden.emulate.backend(policy)), plain
 
 
-def _roundings(step: "TrainingStep") -> dict[str, int]:
-    """Return roundings of operands in a compiled step, those that are left out, and the size of its kernels."""
-    from halfulp import golden
-    from halfulp.golden.kernels import build
-    from halfulp.lab.train.steps import compiled_step
-
-    backend = golden.emulate.backend(BF16)
-    with TemporaryDirectory() as folder, build.in_folder(folder):
-        compiled_step(step, BF16, backend)[0]()
-        files = list(Path(folder).rglob("*.so"))
-        size = sum(path.stat().st_size for path in files)
-    report = backend.report()
-    return {"roundings": report.casts, "left out": report.redundant, "kernels": len(files), "KiB": size // 1024}
-
-
-def _own(step: "TrainingStep") -> dict[str, float]:
-    """Return the time of a forward pass in BF16, as a built-in format and as one of two functions, relative to FP32."""
-    import torch
-
-    from halfulp import golden
-    from halfulp.tools.timing import in_turns
-
-    model = step.build()
-    x = torch.randn(step.shape) if len(step.shape) == 4 else torch.randint(step.classes, step.shape)
-    golden.register_format(OWN, 16, from_real, to_real)
-
-    def forward() -> "Tensor":
-        with torch.no_grad():
-            result: Tensor = model(x)
-        return result
-
-    ways = {"built-in": ("bf16", True), "built-in, without kernels": ("bf16", False), "own": (f"custom:{OWN}", True)}
-    found = {}
-    results = []
-    for way, (fmt, kernels) in ways.items():
-        with _level("auto" if kernels else "torch"):
-            emulated = golden.emulate(f"{fmt}*{fmt}+fp32.rn, elementwise={fmt}.rn")(forward)
-            results.append(emulated())
-            ours, plain = in_turns(emulated, forward, repeats=REPEATS)
-        found[way] = ours / plain
-    if not all(torch.equal(result, results[0]) for result in results):
-        raise AssertionError("formats with the numbers of BF16 give other results")
-    return found
-
-
-def from_real(x: "Tensor") -> "Tensor":
-    """Return the code of BF16 of each number in binary64."""
-    import torch
-
-    # The last place is 8 bits below the leading one, and that of subnormal numbers.
-    place = torch.frexp(x).exponent.clamp(min=-125) - 8
-    rounded = torch.ldexp(torch.ldexp(x, -place).round(), place).float()
-    return rounded.view(torch.int32) >> 16 & 0xFFFF
-
-
-def to_real(codes: "Tensor") -> "Tensor":
-    """Return the number of each code of BF16."""
-    import torch
-
-    return (codes << 16).to(torch.int32).view(torch.float32)
-
-
 @contextmanager
-def _level(level: str) -> Iterator[None]:
-    """Choose compiled kernels or operations of torch while the body runs."""
+def kernels(level: str) -> Iterator[None]:
+    """Choose the kernels, by a value of ``HALFULP_KERNEL``, while the body runs."""
     from halfulp.golden.kernels.build import SETTING
 
     before = os.environ.get(SETTING)
@@ -315,52 +196,6 @@ def ways_table(figures: Figures) -> Table:
         figures.notes[-1],
     ]
     return Table("Time of emulation in BF16", pd.DataFrame(rows), number_formats(rows, digits=1), notes)
-
-
-def roundings_table(figures: Figures) -> Table:
-    """Return the counterpart of Table 2 and Figure 7 of Lowgen."""
-    rows = [{"step": name} | counts for name, counts in figures.more["roundings"].items()]
-    notes = [
-        "A training step in BF16, compiled: roundings of operands of element-wise operations and sums, those that are "
-        "left out because the number has the format already, and number and size of the compiled kernels, which are "
-        "those that the step uses. Published: 12 casts left out in SSD and 93 in Inception-v4.",
-        figures.notes[-1],
-    ]
-    return Table("Roundings and kernels of a step", pd.DataFrame(rows), {}, notes)
-
-
-def memory_table(figures: Figures) -> Table:
-    """Return the counterpart of the memory in Table 2 of Lowgen."""
-    rows: list[dict[str, Any]] = [
-        {"network": f"{name}, published", "left out": casts, "FP32": None, "each operation": before, "graphs": after}
-        for name, (casts, before, after) in CASTS.items()
-    ]
-    for name, sizes in figures.more["memory"].items():
-        left_out = figures.more["roundings"][name]["left out"]
-        rows.append({"network": name, "left out": left_out} | {way: size / 1e6 for way, size in sizes.items()})
-    notes = [
-        "Megabytes at the peak. Published: a forward pass with the casts of the graph, and without those around "
-        "operators that move data. Ours: a training step beyond parameters and state, in FP32, in BF16 with each "
-        "operation computed alone and its result rounded, and in compiled graphs. A rounding of ours is a part of an "
-        "operation and has no tensor of its own, so leaving it out saves time and no memory; graphs also keep other "
-        "results for the backward pass than single operations do.",
-        figures.notes[-1],
-    ]
-    formats = dict.fromkeys(MEMORY, ".2f")
-    return Table("Memory of a step", pd.DataFrame(rows), formats, notes)
-
-
-def own_table(figures: Figures) -> Table:
-    """Return the counterpart of Table 1 of Lowgen."""
-    rows = [{"network": name} | ratios for name, ratios in figures.more["own"].items()]
-    notes = [
-        "Forward pass in BF16, relative to FP32: the built-in format in compiled kernels and in operations of torch, "
-        "and a format that two functions of four lines in all register (`halfulp.lab.papers.emulation`), whose "
-        "results have the same bits.",
-        _SETTING,
-        figures.notes[-1],
-    ]
-    return Table("A format of two functions", pd.DataFrame(rows), number_formats(rows, digits=1), notes)
 
 
 def formats_table(figures: Figures) -> Table:

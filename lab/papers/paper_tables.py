@@ -14,7 +14,7 @@ from halfulp.fpga.package.manifest import RECORDS
 from halfulp.implementation import Implementation
 from halfulp.tools.tables import Table
 
-from . import accuracy, arbitor, blocks, commands, emulation, esru, fase, mptorch, sru, steps
+from . import accuracy, arbitor, blocks, commands, emulation, esru, fase, lowgen, mptorch, sru, steps
 from .trainings import Figures
 
 SOURCES = {
@@ -354,36 +354,9 @@ _CITED = {
 }
 """Data of the publications."""
 
-LOWGEN = (
-    ("ResNet-v1-50", 624.61, 17517.8, 2312.38),
-    ("ResNet-v1-101", 1143.13, 37500.1, 4923.54),
-    ("ResNet-v2-50", 990.51, 32049.4, 3425.27),
-    ("Inception-v4", 1267.38, 44277.0, 5913.06),
-    ("YOLO-v3-Tiny", 525.66, 14557.6, 1780.26),
-    ("YOLO-v3", 3813.83, 164261.0, 14834.2),
-    ("SSD", 301.66, 7671.72, 928.24),
-    ("SSD-FPN", 5976.73, 301022.0, 29243.9),
-    ("Faster-RCNN", 52013.3, 1244230.0, 134392.0),
-    ("DeepLab-v3", 10329.9, 468629.0, 41503.9),
-    ("U-Net", 64139.4, 65217.4, 59886.1),
-)
-"""Published times of a forward pass in ms: float, bfloat16 in scalar code, bfloat16 in generated code."""
-
 
 def _lowgen() -> Iterator[str]:
     """Number types from two casts."""
-    rows: list[dict[str, object]] = [
-        {
-            "network": name,
-            "float": f"{plain:,.0f}",
-            "bfloat16, scalar": f"{scalar:,.0f}",
-            "bfloat16, generated": f"{generated:,.0f}",
-            "generated / float": f"{generated / plain:.1f}",
-            "scalar / generated": f"{scalar / generated:.1f}",
-        }
-        for name, plain, scalar, generated in LOWGEN
-    ]
-    record = _figures("emulation")
     yield from (
         "Lowgen {cite:p}`lowgen2020` makes the operators of a number type from its two casts, to and from float: 30",
         "lines for a type instead of 600, and vector code that is several times as fast as scalar code.",
@@ -392,29 +365,15 @@ def _lowgen() -> Iterator[str]:
         "",
         "`golden.register_format` takes the two functions. [The example](../training.md#arithmetic-of-your-own) is a",
         "complete type for operands, results, casts and whole programs. Products of operands in it run in the kernels",
-        "of FP32.",
+        f"of FP32. The type of the table below has {lowgen.LINES} lines.",
         "",
-        "## Time of a forward pass",
+        "## Networks in a type from two casts",
         "",
-        "Published times of a sample in ms, with 8 threads {cite:p}`lowgen2020`, Table 1:",
-        "",
-        *_table(rows),
-        "",
-        "The weights of the published networks are not part of the project, so ours are not these but the networks of",
-        "the next table. `halfulp report emulation` measures them.",
-        "",
-        *_section(emulation.own_table(record)),
-        "",
-        "## Casts left out, and compiled operators",
-        "",
-        "The publication removes casts around operators that move data (Table 2), which saves up to one percent of",
-        "memory, and compiles only the operators that a model uses (Figure 7). `golden.emulate.backend` leaves out the",
-        "rounding of a number that has the format already, so casts around reshapes and concatenations cost nothing.",
-        "",
-        *_section(emulation.roundings_table(record)),
-        "",
-        *_section(emulation.memory_table(record)),
+        "`halfulp report lowgen` measures forward passes of networks of the published kinds with random parameters.",
+        "Published: Tables 1 and 2 and Figure 7.",
     )
+    for table in lowgen.report(_figures("lowgen")).tables.values():
+        yield from ("", *_section(table))
 
 
 _REPORTS: dict[str, Any] = {
