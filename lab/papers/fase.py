@@ -238,9 +238,9 @@ def _lost(figures: Figures) -> Table:
         "FP32 and the learning rates of these parts of a training; and of additions of numbers other than 0 that leave "
         "a sum in BF16 unchanged, in products of matrices of a step and in the denominators of its softmax.",
         "Sums have one term after the other; partial sums in the lanes of vector code lose fewer additions.",
-        f"{LSTM}: two layers of 650, 10,000 words, batch, dropout, clipped gradients and rates of the publication, for "
-        "a text that is drawn at random. `words`: two layers of 32 and 512 words. `recurrent`: the network of the "
-        "first table.",
+        f"{LSTM}: two layers of 650, 10,000 words, batch and dropout of the publication, clipped gradients and rates "
+        "of Zaremba et al. (2014), and a text that is drawn at random. `words`: two layers of 32 and 512 words. "
+        "`recurrent`: the network of the first table.",
         figures.notes[-1],
     ]
     return Table(

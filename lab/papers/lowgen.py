@@ -209,11 +209,11 @@ def _times(figures: Figures) -> Table:
         cells |= {way: seconds and seconds[way] / seconds["float"] for way in list(WAYS)[1:]}
         rows.append(cells)
     notes = [
-        "Time of a forward pass of one sample: in float in ms, and in bfloat16 as a multiple of it. Published: 8 "
-        "threads, code of the type written in scalar C++, and generated vector code (SSE) from its two casts. Ours: "
-        "float is FP32 of torch; scalar and vector are the built-in format in kernels that are compiled without and "
-        f"with vector instructions; own is a format from two functions in Python, {LINES} lines in all "
-        "(`halfulp.lab.papers.lowgen`). All three give the same bits.",
+        "Time of a forward pass of one sample: in float in ms, and in bfloat16 as a multiple of it. Published: scalar "
+        "code, and vector code (8 threads, SSE) that is generated from two casts. Ours: float is FP32 of torch; scalar "
+        "and vector are the built-in format in kernels that are compiled without and with vector instructions; own is "
+        f"a format from two functions in Python, {LINES} lines in all (`halfulp.lab.papers.lowgen`). All three give "
+        "the same bits.",
         f"Ours are processor time of {THREADS} thread, for an image of {SIDE} x {SIDE} pixels: ResNet-50 of `halfulp "
         "train`, and a smaller network of each other kind, with blocks of concatenated branches, heads at several "
         "resolutions, and an encoder whose levels are concatenated with those of a decoder.",
@@ -221,8 +221,7 @@ def _times(figures: Figures) -> Table:
         "calls of operations, which are the same in both.",
         "Own is slower than vector, because the two functions are operations of torch that run for each element-wise "
         "operation, and are not compiled into its kernel as in the publication; products run in the kernels of FP32.",
-        "The published U-Net takes the same time in every type, which is not explained there; ours behaves like the "
-        "other networks.",
+        "The published U-Net takes nearly the same time in each type; ours behaves like the other networks.",
         figures.notes[-1],
     ]
     return Table("Time of a forward pass", pd.DataFrame(rows), number_formats(rows, digits=1), notes)
@@ -240,10 +239,10 @@ def _casts(figures: Figures) -> Table:
         rows.append(cells | {way: size / 1e6 for way, size in sizes.items()})
     notes = [
         "Casts of a forward pass in BF16, and megabytes at its peak. Published: casts that are removed from the graph "
-        "around reshapes and concatenations, with the parameters of the network. Ours: roundings of operands of a "
-        "compiled pass, and those that are left out because the number has the format already, which holds around "
-        "reshapes and concatenations and in chains of other operations too; memory beyond parameters, in FP32, with "
-        "each operation computed alone, and in compiled graphs.",
+        "around reshapes and concatenations. Ours: roundings of operands of a compiled pass, and those that are left "
+        "out because the number has the format already, which holds around reshapes and concatenations and in chains "
+        "of other operations too; memory beyond parameters, in FP32, with each operation computed alone, and in "
+        "compiled graphs.",
         "A cast of the publication makes a tensor of another type, so that leaving it out saves memory; a rounding of "
         "ours is a part of an operation and has no tensor of its own, so leaving it out saves time, and graphs save "
         "memory because element-wise operations in a chain have no tensors between them.",
