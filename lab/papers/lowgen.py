@@ -23,7 +23,7 @@ from .trainings import Figures, number_formats
 if TYPE_CHECKING:
     from torch import Tensor, nn
 
-THREADS, REPEATS, SIDE = 1, 2, 64
+THREADS, REPEATS, SIDE = 1, 2, 128
 """Threads, repetitions of a measurement, and pixels on each side of the image."""
 
 PUBLISHED = {
