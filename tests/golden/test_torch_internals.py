@@ -363,6 +363,10 @@ def _allow_rnn():
     assert torch._dynamo.config.allow_rnn == before
 
 
+def _names_of_operations():
+    assert {"aten::add.Tensor", "aten::relu", "prims::add"} <= set(torch_internals.all_operations())
+
+
 CHECKS = {
     "OpOverload": _operations,
     "TorchDispatchMode": _operations,
@@ -392,6 +396,7 @@ CHECKS = {
     "replaced_vmap": _vmap,
     "replaced_recurrent_functions": _recurrent,
     "scripted_as": _script,
+    "all_operations": _names_of_operations,
     "CALL_OF_MODULE": _modules,
     "FORWARD": _modules,
     "COMPILED": _modules,

@@ -103,7 +103,7 @@ _MODULES = {
 }
 """Command lines of `halfulp emit` whose modules differ by an option, by the name of the option."""
 
-_SAME_MODULE = {"unit", "fmt", "more", "package", "name", "prefix", "output", "flow"}
+_SAME_MODULE = {"unit", "fmt", "more", "package", "name", "prefix", "output", "flow", "json"}
 """Arguments that choose the unit, and options of the files and of the name itself."""
 
 
@@ -160,13 +160,13 @@ def test_emit_writes_to_file_and_stdout(halfulp: Program, tmp_path: Path) -> Non
 
 
 def test_emit_announces_slow_exact_sum(halfulp: Program, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("halfulp.units.verilog.emit", lambda *_, **how: "module")
+    monkeypatch.setattr("halfulp.units.verilog.emit", lambda *_, **how: "module\n")
     code, out, err = halfulp("emit", "dot", "fp64", "--k", "16")
-    assert (code, out) == (0, "module")
+    assert (code, out) == (0, "module\n")
     assert err.count("\n") == 1
     assert "4,202 bits" in err
     for quick in (("dot", "fp32", "--k", "16"), ("dot", "fp64", "--order", "sequential"), ("mac", "fp64")):
-        assert halfulp("emit", *quick) == (0, "module", "")
+        assert halfulp("emit", *quick) == (0, "module\n", "")
 
 
 @pytest.mark.parametrize(
