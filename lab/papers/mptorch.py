@@ -64,7 +64,7 @@ def normal(row: Published) -> Case:
 
 
 @threads(1)
-def measured() -> dict[str, Any]:
+def measured(*_: object) -> dict[str, Any]:
     """Return figures of the products of a first step, by layer and phase.
 
     They are the terms of a sum; the share of products that become zero in fxp4.4, in percent; and for each rounding

@@ -1,5 +1,6 @@
 """Reports of trainings: cases, cache, tables, record and coarse rounding."""
 
+import inspect
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -11,6 +12,7 @@ from halfulp.golden.nn import Policy
 from halfulp.hdl.specs.segments import Segments
 from halfulp.lab.papers import arbitor, blocks, coarse, esru, fase, lost, mptorch, paper_tables, parts, trainings
 from halfulp.lab.papers.trainings import QUICK, Case, Effort, Figures, lowest, measure
+from halfulp.tools.jobs import LOCAL
 
 TOP = Path(__file__).parents[3]
 
@@ -43,6 +45,13 @@ MORE = {
         "losses": {"fp32": 0.5},
     },
 }
+
+
+@pytest.mark.parametrize("name", REPORTS)
+def test_command_calls_the_figures_of_each_report(name):
+    """A report has figures that are no accuracies, or none; the command calls them as here."""
+    if hasattr(REPORTS[name], "measured"):
+        inspect.signature(REPORTS[name].measured).bind(True, LOCAL)
 
 
 @pytest.mark.parametrize(
