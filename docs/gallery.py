@@ -21,8 +21,8 @@ ROOT = Path(__file__).resolve().parent.parent
 class Plot(NamedTuple):
     """Plot of a command.
 
-    ``insight`` is the text of an f-string, and ``holds`` the condition of its words, over the tables that the command
-    writes and the names of docs/figures.py.
+    ``insight`` is the text of an f-string, and ``holds`` the condition under which both are true, over the tables that
+    the command writes and the names of docs/figures.py.
     """
 
     command: str
@@ -85,12 +85,13 @@ PLOTS = {
     ),
     "mptorch-accuracy": Plot(
         "halfulp report mptorch --add fpga/results/mptorch.json",
-        "Stochastic rounding rescues a training in fixed point, and floats still win",
+        "In a short training from torch's initial weights, stochastic rounding helps fixed point most",
         f"{_trained(_FIXED.format('rn'))} + 20 < {_trained(_FIXED.format('sr4'))} < {_trained(_SR)} - 1 and "
         f"abs({_trained(_SR)} - {_trained('fp32')}) < 0.5",
         "In a short training of LeNet5, stochastic rounding of products in fxp4.4 raises the accuracy from "
         f"{{{_trained(_FIXED.format('rn'))}:.0f}} % to {{{_trained(_FIXED.format('sr4'))}:.0f}} %, but that of sums in "
-        f"e6m5 gives {{{_trained(_SR)}:.1f}} %, as FP32 does ({{{_trained('fp32')}:.1f}} %).",
+        f"e6m5 gives {{{_trained(_SR)}:.1f}} %, as FP32 does ({{{_trained('fp32')}:.1f}} %). With larger "
+        "initial weights rounding to nearest trains too ([MPTorch-FPGA](paper_mptorch_fpga.md)).",
     ),
     "models": Plot(
         "halfulp report models --losses fpga/results/models.csv",
@@ -130,7 +131,7 @@ PLOTS = {
     ),
     "fase-rounding": Plot(
         "halfulp report fase --quick",
-        "An emulator that rounds each result once is too optimistic",
+        "Rounding only the final result underestimates the error of hardware",
         f"{_EACH} > 20 * {_ONCE}",
         f"Sums of 4096 products in BF16 are off by {{{_EACH}:.1%}} if each operation is rounded, as in hardware: "
         f"{{{_EACH} / {_ONCE}:.0f}} times as much as if only the result is.",
@@ -192,13 +193,13 @@ PLOTS = {
     ),
     "faults-mac_e5m2_e5m2_e6m5_rn": Plot(
         "halfulp faults mac e5m2 --bit-flips 20000",
-        "A flipped exponent bit is a catastrophe, a flipped mantissa bit is noise",
+        "A flipped exponent bit changes results most, a flipped mantissa bit is noise",
         f"{_EXPONENT} > 1e5 and {_LAST} < 10",
         f"A flip of the second exponent bit of the sum moves results by {{{_EXPONENT}:.0e}} ulp, and one of "
         f"the last bit by {{{_LAST}:.0f}} ulp (medians).",
     ),
 }
-"""Plots by the name of their file, those that argue for stochastic rounding first."""
+"""Plots by the name of their file, in the order of the page."""
 
 
 QUICK = ("mptorch-accuracy", "decoder-lut", "decoder-energy", "stats-sru", "delays", "match-lenet5-u55c")

@@ -79,7 +79,7 @@ def training() -> str:
     known = [(row.mac, figures.cell(mptorch.case(row))) for row in PUBLISHED]
     rows = [(mac, "first" if ".sr" in mac else "other", mean, f"{mean:.1f}") for mac, mean in known if mean is not None]
     keys = {"first": "stochastic rounding", "other": "other roundings"}
-    return bars("LeNet5 after a short training in each arithmetic: test accuracy, %", keys, rows)
+    return bars("LeNet5 after 189 steps from torch's initial weights: test accuracy, %", keys, rows)
 
 
 def mismatch() -> str:

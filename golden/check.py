@@ -28,7 +28,7 @@ def check_int(name: str, value: object, low: int, high: int | None = None) -> in
 
 
 def check_dense(name: str, x: object) -> None:
-    """Check that a value is no sparse, nested or other tensor without strides; TypeError otherwise."""
+    """Check that a tensor is dense, with strides and not nested; TypeError otherwise."""
     if isinstance(x, Tensor) and (x.layout != torch.strided or x.is_nested):
         kind, dense = ("nested", "to_padded_tensor(0.0)") if x.is_nested else (f"of {x.layout}", "to_dense()")
         raise TypeError(f"{name} is a tensor {kind}, and the golden model computes dense ones: give {name}.{dense}")

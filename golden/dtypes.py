@@ -55,6 +55,10 @@ def stored_codes(x: Tensor | Array) -> Tensor:
     if isinstance(x, np.ndarray):
         bits = torch.tensor(_native(x).view(f"u{x.dtype.itemsize}").astype(np.int64))
     elif x.dtype == PACKED:
+        if x.dim() and x.shape[-1] > 1 and x.stride(-1) != 1:
+            raise ValueError(
+                "the pairs of 4-bit codes of a transposed tensor are along another dimension; decode it first"
+            )
         bits = unpack_pairs(x).to(torch.int64)
     else:
         bits = x.view(WORDS[x.dtype.itemsize]).to(torch.int64)
@@ -64,7 +68,7 @@ def stored_codes(x: Tensor | Array) -> Tensor:
 def tensor_of(x: Tensor | Array) -> Tensor:
     """Return numbers in any of the types as a tensor of a type that torch computes with.
 
-    Numbers of narrow floats that torch does not have, or has in pairs, are in float32.
+    Floats of types that torch lacks, or has in pairs, are converted to float32.
     """
     fmt = format_of(x)
     if isinstance(x, Tensor):
@@ -102,7 +106,7 @@ def typed(codes: Tensor, dtype: torch.dtype, dim: int = -1) -> Tensor:
     """Return codes of the format of a type in this type; those of 4 bits are in pairs along a dimension."""
     if dtype == PACKED:
         return pack_pairs(codes, dim).view(dtype)
-    # A conversion to fewer bits keeps the last ones.
+    # A conversion to a narrower integer keeps the low bits.
     return codes.to(WORDS[dtype.itemsize]).view(dtype)
 
 
@@ -116,7 +120,9 @@ def pack_pairs(codes: Tensor, dim: int = -1) -> Tensor:
     """
     count = codes.shape[dim] if codes.dim() else 1
     if count % 2:
-        raise ValueError(f"two codes of 4 bits share a byte, and {count} of them along dimension {dim} are odd")
+        raise ValueError(
+            f"dimension {dim} has {count} codes of 4 bits; two of them share a byte, so the number must be even"
+        )
     low, high = codes.movedim(dim, -1).to(torch.uint8).unflatten(-1, (-1, 2)).unbind(-1)
     return (low | high << 4).movedim(-1, dim).contiguous()
 

@@ -209,7 +209,7 @@ def raw_of(x: Tensor) -> Raw:
 
 def reals_of(x: object) -> Tensor:
     """Return numbers of a tensor or an array of a floating-point dtype as a tensor; TypeError for others."""
-    x = tensor_of(x) if isinstance(x, np.ndarray) else x
+    x = tensor_of(x) if isinstance(x, (Tensor, np.ndarray)) else x
     if not isinstance(x, Tensor) or x.dtype not in DTYPES:
         given = x.dtype if isinstance(x, Tensor) else type(x).__name__
         raise TypeError(f"x must be a tensor of real numbers, not {given}")

@@ -14,6 +14,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from halfulp.hdl.formats import Format, parse
+
 from .dtypes import format_of
 
 SCALES = (torch.float64, torch.float32, torch.float16, torch.bfloat16)
@@ -53,30 +55,39 @@ class Scaled(NamedTuple):
             zero = integers_of_words(zero.mT, self.bits, len(elements)).mT
         fmt = format_of(elements)
         if elements.dtype != torch.int8 and (fmt is None or fmt.width != 8):
-            raise ValueError(f"elements have the type {elements.dtype}, which is that of blocks; give the block")
+            raise ValueError(f"elements have dtype {elements.dtype}, not int8 or a float of 8 bits; name their block")
         real = elements.to(self.scale.dtype)
         if zero is not None:
             real = real - self._spread(zero).to(real.dtype)
         return real * self._spread(self.scale)
 
     @property
-    def integers(self) -> Tensor:
-        """Integers of words."""
-        assert self.shape is not None
-        return integers_of_words(self.elements, self.bits, int(self.shape.flatten()[-1]))
+    def sizes(self) -> list[int]:
+        """Shape of the weight; ValueError if it is not that of the words."""
+        if self.shape is None:
+            return list(self.elements.shape)
+        sizes = [int(size) for size in self.shape.flatten()]
+        if sizes[:-1] != list(self.elements.shape[:-1]) or not sizes:
+            raise ValueError(f"words of shape {tuple(self.elements.shape)} have no weight of shape {tuple(sizes)}")
+        return sizes
 
     @property
-    def block_codes(self) -> Tensor:
-        """Integers of words as codes of the elements of blocks; ValueError if there are zero points."""
+    def integers(self) -> Tensor:
+        """Integers of words."""
+        return integers_of_words(self.elements, self.bits, self.sizes[-1])
+
+    def block_codes(self, element: Format) -> Tensor:
+        """Return integers of words as codes of the elements of blocks; ValueError for other elements or zero points."""
         if self.zero is not None or self.order is not None:
-            raise ValueError("zero points and groups of columns in another order are in no block; omit the block")
+            raise ValueError("a block has no zero points and no order of columns; omit the block")
+        if element != parse(f"int{self.bits}"):
+            raise ValueError(f"the words have elements int{self.bits}, not {element}")
         return self.integers.to(torch.int64) & ((1 << self.bits) - 1)
 
     @property
     def bits(self) -> int:
         """Number of bits of the integers in words, 4 or 8."""
-        assert self.shape is not None
-        columns, words = int(self.shape.flatten()[-1]), self.elements.shape[-1]
+        columns, words = self.sizes[-1], self.elements.shape[-1]
         fitting = [bits for bits in (4, 8) if words == -(-columns * bits // 32)]
         if self.elements.dtype != torch.int32 or len(fitting) != 1:
             given = f"{words} of {self.elements.dtype} for {columns} columns"
@@ -87,14 +98,16 @@ class Scaled(NamedTuple):
         """Return the scales or zero points of all elements, or one for all of them."""
         if groups.numel() == 1:
             return groups.reshape(())
-        *rows, columns = self.elements.shape if self.shape is None else self.shape.flatten().tolist()
+        *rows, columns = self.sizes
         groups = groups.unsqueeze(-1) if list(groups.shape) == rows else groups
-        if list(groups.shape[:-1]) != rows or columns % groups.shape[-1]:
+        if list(groups.shape[:-1]) != rows or not groups.shape[-1] or columns % groups.shape[-1]:
             raise ValueError(
                 f"scales have shape {tuple(groups.shape)} for weights of shape {(*rows, columns)}; expected one, one "
                 "for each row, or one for each group of a row"
             )
         if self.order is not None and bool((self.order >= 0).all()):
+            if list(self.order.shape) != [columns] or int(self.order.max()) >= groups.shape[-1]:
+                raise ValueError(f"g_idx has no group below {groups.shape[-1]} for each of {columns} columns")
             return groups[..., self.order.long()]
         return groups.repeat_interleave(columns // groups.shape[-1], -1)
 

@@ -178,7 +178,7 @@ def load_blocks(path: Path | str, block: Block | str | None = None) -> dict[str,
                 if (shape := tensors.get(name + "_shape")) is not None:
                     more = tensors.get(name + "_zero_point"), shape, tensors.get(name + "_g_idx")
                     words = Scaled(elements, tensors[parts[1]], *more)
-                    elements, packed = words.block_codes, False
+                    elements, packed = words.block_codes(Block.parse(block).element), False
                 made[name] = import_blocks(elements, tensors[parts[1]], block, tensor=number, packed=packed)
             except (TypeError, ValueError) as error:
                 raise ValueError(f"{name} in {Path(path).name} is no tensor of {block}: {error}") from None

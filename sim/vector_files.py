@@ -206,8 +206,8 @@ def _check_unit(path: Path, named: str, unit: "Unit") -> None:
     """Raise ValueError if a file names another unit; ``named`` is its text and what follows."""
     if not f"{named},".startswith(f"{unit.spec.text},"):
         raise ValueError(
-            f"{path.name} has vectors of another unit than {unit.spec.text}: {named}; without this name in the file, "
-            "its results are compared all the same"
+            f"{path.name} has vectors of another unit than {unit.spec.text}: {named}; delete its first line, or the "
+            "array unit, to compare its results anyway"
         )
 
 

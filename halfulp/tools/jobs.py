@@ -66,7 +66,7 @@ class Job:
 
 @contextlib.contextmanager
 def beside(function: Callable[..., T], *arguments: Any) -> Iterator[Future[T]]:
-    """Call a function that runs tools in a thread while the body runs; its tools are killed at the end of the body."""
+    """Call a function that runs tools in a thread while the body runs; tools that still run when it ends are killed."""
     halt = threading.Event()
     with ThreadPoolExecutor(1, initializer=halt_by, initargs=(halt,)) as thread:
         try:

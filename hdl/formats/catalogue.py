@@ -17,7 +17,7 @@ _SUFFIXED = re.compile(rf"(?P<fmt>[^.]+)(\.(?P<rounding>{PATTERN}))?(\.(?P<satur
 
 _PACKAGE = re.compile(r"^(torch|numpy|np|ml_dtypes|jnp)\.")
 
-_OCP = re.compile(r"(?!(?i:fp?[468]_|ue)).*(E4M3|E3M2|E2M3|E2M1|E8M0)(?![A-Z])")
+_OCP = re.compile(r"(?!(?i:fp?[468]_|ue)).*(E4M3|E3M2|E2M3|E2M1|E8M0)(?![A-Z\d])")
 """Texts with a name of OCP whose small letters are another format; behind ``fp8_`` they are those of OCP, too."""
 
 

@@ -29,15 +29,19 @@ def shown(name):
 
 def test_chart_of_lookup_tables_has_every_unit_of_both_designs():
     sentence, words = shown("chart_luts")
-    rows = [row for row in peers(design="FPnew", target="vu9p") if row["unit"].split()[0] != "fpu"]
-    rows = [row for row in rows if not row["unit"].endswith("flags")]
-    own = [f"{RECORDS.cost(row['unit'])[0]:.0f}" for row in rows]
-    assert len(rows) == 12
+    rows = [row for row in peers(design="FPnew", target="vu9p") if row["unit"].endswith("flags")]
+    own = [f"{RECORDS.row(row['unit'])['LUT']:.0f}" for row in rows]
+    assert len(rows) == 6
     for number in [*own, *(row["LUT"] for row in rows)]:
         assert number in words
     ratios = [100 * int(lut) / int(row["LUT"]) for lut, row in zip(own, rows, strict=True)]
     assert re.findall(r"(\d+) %", sentence) == [f"{end(ratios):.0f}" for end in (min, max)]
-    assert {"halfulp", "FPnew", "LUT", "Lookup tables of UltraScale+ (vu9p), by Yosys"} <= set(words)
+    assert {
+        "halfulp",
+        "FPnew",
+        "LUT",
+        "Lookup tables of UltraScale+ (vu9p) with rounding mode as an input and flags",
+    } <= set(words)
 
 
 def test_chart_of_clocks_has_every_stage_of_three_designs():
@@ -51,7 +55,7 @@ def test_chart_of_clocks_has_every_stage_of_three_designs():
     assert PAGES["chart_clocks"][2].count("<circle") == len(clocks) + sum(map(len, rows.values())) + 3
     for design, given in rows.items():
         (clock,) = (row["MHz"] for row in given if row["stages"] == "3")
-        assert re.search(rf"{design} {float(clock):.0f}\b", sentence)
+        assert re.search(rf"{design}[^.]*? {float(clock):.0f}\b", sentence)
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -59,11 +63,10 @@ def test_page_of_costs_includes_chart(name):
     assert f"```{{include}} generated/{name}.txt\n" in (ROOT / "docs/costs.md").read_text()
     sentence = PAGES[name][0]
     assert sentence.endswith(".")
-    assert sentence.count(". ") == 0
 
 
 def test_chart_follows_the_record():
     changed = figures.Records()
-    changed.rows["mul e5m2*e5m2.rn", "vu9p"]["LUT"] = 111
+    changed.rows["mul e5m2*e5m2.port flags", "vu9p"]["LUT"] = 111
     assert charts.pages(changed)["chart_luts"] != PAGES["chart_luts"]
     assert charts.pages(changed)["chart_clocks"] == PAGES["chart_clocks"]

@@ -5,7 +5,6 @@ import os
 import re
 import shutil
 import subprocess
-import tkinter
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ def package(text: str, build: Build = Build(), **options: Any) -> dict[str, str]
 
 def executed(text: str) -> list[list[str]]:
     """Execute constraints in Tcl; return the commands with their words, in which ``get_ports`` is its argument."""
-    tcl = tkinter.Tcl()
+    tcl = pytest.importorskip("tkinter", reason="no tkinter (Debian: apt install python3-tk)").Tcl()
     calls: list[list[str]] = []
     for name in ("create_clock", "set_input_delay", "set_output_delay", "set_false_path"):
         tcl.createcommand(name, lambda *words, name=name: calls.append([name, *words]))

@@ -103,7 +103,7 @@ def test_integers_in_words_are_multiplied_by_their_scale(per, columns, bits, tmp
         assert blocks.keys() == {"fc.weight"}
         exact = golden.dequantize_blocks(blocks["fc.weight"], block)
         assert exact.equal(integers * scale.float().repeat_interleave(8, 1))
-        with pytest.raises(ValueError, match="zero points and groups of columns in another order are in no block"):
+        with pytest.raises(ValueError, match="a block has no zero points and no order of columns"):
             golden.load_blocks(save(tmp_path, words | {"fc.weight_zero_point": packed_zeros}), block)
 
 
@@ -115,13 +115,13 @@ WEIGHT = torch.ones(ROWS, COLUMNS)
     [
         (
             {"w": WEIGHT.to(torch.uint8), "w_scale": torch.ones(1)},
-            "elements have the type torch.uint8, which is that of",
+            "elements have dtype torch.uint8",
         ),
         (
             {"w": WEIGHT.to(torch.uint8).view(torch.float4_e2m1fn_x2), "w_scale": torch.ones(1)},
             "torch.float4_e2m1fn_x2",
         ),
-        ({"w": WEIGHT, "w_scale": torch.ones(1)}, "elements have the type torch.float32"),
+        ({"w": WEIGHT, "w_scale": torch.ones(1)}, "elements have dtype torch.float32"),
         ({"w": WEIGHT.to(torch.int8), "w_scale": WEIGHT.to(torch.uint8)}, "scales have the type torch.uint8, which is"),
         ({"w": WEIGHT.to(torch.int8), "w_scale": torch.ones(3, 2)}, r"shape \(3, 2\) for weights of shape \(6, 24\)"),
         ({"w": WEIGHT.to(torch.int8), "w_scale": torch.ones(ROWS, 5)}, "one for each group of a row"),
@@ -138,3 +138,34 @@ WEIGHT = torch.ones(ROWS, COLUMNS)
 def test_other_parts_are_refused(tensors, message, tmp_path):
     with pytest.raises(ValueError, match=f"w in model.safetensors has no scaled weights: .*{message}"):
         golden.load_blocks(save(tmp_path, tensors))
+
+
+WORDS = {
+    "w_packed": torch.zeros(1, 4, dtype=torch.int32),
+    "w_scale": torch.ones(1, 2),
+    "w_shape": torch.tensor([1, 32]),
+}
+
+
+@pytest.mark.parametrize(
+    ("parts", "message"),
+    [
+        ({"w_scale": torch.ones(1), "w_shape": torch.tensor([7, 32])}, r"no weight of shape \(7, 32\)"),
+        ({"w_shape": torch.zeros(0, dtype=torch.int64)}, r"no weight of shape \(\)"),
+        ({"w_g_idx": torch.full((32,), 5)}, "g_idx has no group below 2 for each of 32 columns"),
+        ({"w_g_idx": torch.zeros(30, dtype=torch.int32)}, "g_idx has no group below 2 for each of 32 columns"),
+        ({"w_scale": torch.ones(1, 0)}, r"scales have shape \(1, 0\)"),
+    ],
+)
+def test_parts_that_do_not_fit_are_refused(parts, message, tmp_path):
+    safetensors.torch.save_file(WORDS | parts, tmp_path / "w.safetensors")
+    with pytest.raises(ValueError, match=message):
+        golden.load_blocks(tmp_path / "w.safetensors")
+
+
+@pytest.mark.parametrize("element", ["int8", "e2m1fn"])
+def test_words_of_other_elements_are_no_blocks(element, tmp_path):
+    words = WORDS | {"w_scale": torch.ones(1, 1, dtype=torch.bfloat16)}
+    safetensors.torch.save_file(words, tmp_path / "w.safetensors")
+    with pytest.raises(ValueError, match=f"the words have elements int4, not {element}"):
+        golden.load_blocks(tmp_path / "w.safetensors", f"block({element},32,bf16,nearest)")

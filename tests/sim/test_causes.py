@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from halfulp.hdl.formats import FP16, parse
+from halfulp.hdl.formats import E4M3FN, FP16, parse
 from halfulp.hdl.formats.base import floor_log2
 from halfulp.implementation import Implementation
 from halfulp.sim.causes import causes
@@ -77,6 +77,14 @@ def truncated(codes: dict[str, Codes], right: Codes) -> Codes:
     return changed(np.isnan(exact), right, halves(toward) | (halves(exact) & 0x8000))
 
 
+def truncated_to_nan(codes: dict[str, Codes], right: Codes) -> Codes:
+    """Round products of e4m3fn toward zero, and those of 480 and more, beyond 448, to NaN."""
+    numbers = np.array([E4M3FN.decode(code) for code in range(256)], dtype=np.float64)
+    exact = numbers[codes["a"]] * numbers[codes["b"]]
+    towards = reference(Implementation.parse("mul e4m3fn*e4m3fn.rz").component(), codes)["o"]
+    return changed(abs(exact) >= 480, 0x7F, towards)
+
+
 def ties(codes: dict[str, Codes], right: Codes, *, to_even: bool) -> Codes:
     """Round products of halves, exact in binary64, at ties away from zero, or to odd."""
     a, b = (floats(codes[name]) for name in "ab")
@@ -137,6 +145,11 @@ PLANTED: dict[str, tuple[str, Callable[[dict[str, Codes], Codes], Codes], str]] 
         "mul fp16*fp16",
         truncated,
         "it rounds toward zero, not to nearest, ties to even, and gives infinity for overflows",
+    ),
+    "truncation without infinity": (
+        "mul e4m3fn*e4m3fn.rn.sat",
+        truncated_to_nan,
+        "it rounds toward zero, not to nearest, ties to even, and gives NaN for overflows",
     ),
     "subnormal": ("mul fp16*fp16", off_by_one, "its subnormal results are off by one ulp"),
 }
