@@ -225,10 +225,10 @@ def _reasons(figures: Figures) -> Iterator[str]:
     larger = {row.multiplier.split()[1]: figures.mean(normal(row)) for row in PUBLISHED if row.mac.startswith("fxp")}
     yield (
         f"fxp4.4: initial weights decide, which the publication does not give. With torch's, {min(last):.0f} % or more "
-        "of the products of the last two layers become zero by rounding to nearest in the first step; toward zero yet "
-        "more do, and stochastic rounding keeps them on average. With the larger weights of He et al. (ICCV 2015; "
-        "column normal weights, one seed) the accuracies have the published order: "
-        f"{', '.join(f'{rounding} {mean:.2f}' for rounding, mean in larger.items())}."
+        "of the forward products of the last two layers round to zero in the first step (column 'zero' of the next "
+        "table); rounding toward zero makes at least as many zero, and stochastic rounding keeps them on average. With "
+        "the larger weights of He et al. (ICCV 2015; column normal weights, one seed) the accuracies have the "
+        f"published order: {', '.join(f'{rounding} {mean:.2f}' for rounding, mean in larger.items())}."
     )
 
 

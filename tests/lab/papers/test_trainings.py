@@ -224,7 +224,12 @@ def test_page_of_fase_says_what_its_row_does_not_show():
         assert re.search(rf"\| {name} +\|.* {100 * shares['softmax']:.1f}% \|", lines), name
     for way, found in record.more["perplexity"].items():
         assert re.search(rf"\| {way} +\|.* {found:.2f} \|", lines), way
-    assert f"a perplexity of {record.more['perplexity']['BF16']:.1f} in BF16," in lines
+    ways = record.more["perplexity"]
+    assert f"its perplexity is {ways['BF16']:.1f} in BF16, {ways['BF16, updates in FP32']:.1f} with updates" in lines
+    # Its causes are those of the record: sums in FP32 remove the loss, and updates in FP32 do not.
+    assert ways["BF16, sums in FP32"] < ways["FP32"] + 1 < ways["BF16"] - 10 < ways["BF16, updates in FP32"]
+    for title in (fase.LOST, fase.PERPLEXITY, fase.GRADIENTS):
+        assert f"### {title}" in lines
 
 
 def test_sums_in_bf16_stop_at_256_times_their_terms():
@@ -260,7 +265,7 @@ def test_note_of_mptorch_has_the_figures_of_its_record():
     note = "\n".join(mptorch.report(found).tables["mptorch-accuracy"].notes)
     assert "of 1,000 terms, has 5 % of its exact length, and with rn 90 %." in note
     assert f"with 3 times the learning rate it reaches {found.mean(mptorch.faster()):.2f} (one seed)" in note
-    assert "97 % or more of the products of the last two layers" in note
+    assert "97 % or more of the forward products of the last two layers" in note
     assert f", rz {found.mean(mptorch.normal(mptorch.PUBLISHED[8])):.2f}, ro " in note
     assert [mptorch.most_seeds(case) for case in (mptorch.faster(), mptorch.normal(mptorch.PUBLISHED[-1]))] == [1, 1]
 
