@@ -66,7 +66,8 @@ def from_real(x: "Tensor") -> "Tensor":
     """Return the code of BF16 of each number in binary64."""
     import torch
 
-    # The last place is 8 bits below the leading one, and that of subnormal numbers.
+    # BF16 has 7 bits below the leading one, whose exponent is that of frexp minus 1; subnormal numbers share the last
+    # place 2^-133.
     place = torch.frexp(x).exponent.clamp(min=-125) - 8
     rounded = torch.ldexp(torch.ldexp(x, -place).round(), place).float()
     return rounded.view(torch.int32) >> 16 & 0xFFFF

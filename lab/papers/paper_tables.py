@@ -102,7 +102,7 @@ def _peers() -> Iterator[str]:
     peers = [row for row in _record("peers") if row["target"] == "vu9p" and not row["unit"].startswith("fpu")]
     ours = {row["unit"]: row for name in ("small", "others") for row in _record(name)}
     rows: dict[str, dict[str, object]] = {}
-    ratios: dict[str, list[float]] = {design: [] for design in SOURCES}
+    ratios: dict[str, list[float]] = {row["design"] + _PORT * (_PORT in row["unit"]): [] for row in peers}
     for row in peers:
         asked = str(Implementation.parse(row["unit"]))
         own, fast = ours[asked], ours.get(f"{asked!r} --goal speed")
@@ -110,7 +110,7 @@ def _peers() -> Iterator[str]:
         cells |= {"unit": f"`{row['unit']}`", "halfulp": f"{own['LUT']} ({own['path']})"}
         cells["halfulp, speed"] = f"{fast['LUT']} ({fast['path']})" if fast else ""
         cells[row["design"]] = f"{row['LUT']} ({row['path']})"
-        ratios[row["design"]].append(int(row["LUT"]) / int(own["LUT"]))
+        ratios[row["design"] + _PORT * (_PORT in row["unit"])].append(int(row["LUT"]) / int(own["LUT"]))
     yield from (
         "## Multipliers, adders and fused multiply-adds",
         "",
@@ -122,21 +122,25 @@ def _peers() -> Iterator[str]:
         *_table(list(rows.values())),
         "",
     )
+    times = {name: f"{min(each):.1f} to {max(each):.1f} times" for name, each in ratios.items()}
     for design, source in SOURCES.items():
-        times = f"{min(ratios[design]):.1f} to {max(ratios[design]):.1f} times"
-        yield f"- {design} {{cite:p}}`{source}` takes {times} our lookup tables. {_PEER[design]}"
+        cause = _PEER[design].format(times.get(design + _PORT))
+        yield f"- {design} {{cite:p}}`{source}` takes {times[design]} our lookup tables{cause}"
 
+
+_PORT = ".port flags"
+"""End of the units whose rounding mode is an input and which have flags, as those of FPnew."""
 
 _PEER = {
-    "FPnew": "Its rounding mode is an input with five modes; ours is fixed when the unit is "
-    "generated. Flags are not connected, and an option that is off here. Its path is shorter in wide products, "
-    "except with `--goal speed`.",
-    "FloPoCo": "`IEEEAdd` and `IEEEFMA` round to nearest and have no status flags, as ours here.",
-    "FloPoCo, own encoding": "`FPMult` and `FPAdd` have no subnormal numbers, and two more "
+    "FPnew": " in rows without `port`, in which its rounding mode is an input with five modes and ours is fixed, and "
+    "its flags are not connected (e4m3: not recorded). In rows with `port flags` both have the mode as an input, and "
+    "flags; it takes {}. Its path is shorter in multiply-adds of fp16, except with `--goal speed`.",
+    "FloPoCo": ". `IEEEAdd` and `IEEEFMA` round to nearest and have no status flags, as ours here.",
+    "FloPoCo, own encoding": ". `FPMult` and `FPAdd` have no subnormal numbers, and two more "
     "bits in each number tell "
     "zeros, infinities and NaNs, so they need no decoding: they are smaller, but take and give other codes.",
-    "PACoGen": "The products of posit8e0, the posits whose decoding is the simplest, are nearly equal.",
-    "Posit-HDL-Arithmetic": "Only its multipliers were measured.",
+    "PACoGen": ". The products of posit8e0, the posits whose decoding is the simplest, are nearly equal.",
+    "Posit-HDL-Arithmetic": ". Only its multipliers were measured.",
 }
 """Causes of the differences."""
 
