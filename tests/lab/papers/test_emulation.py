@@ -31,3 +31,12 @@ def test_every_time_and_count_is_measured(monkeypatch):
     assert {name: set(ratios) for name, ratios in found["ways"].items()} == {key: set(emulation.WAYS) for key in two}
     monkeypatch.setattr(emulation, "FORMATS", ("e8m7",))
     assert set(emulation.by_format()["e8m7"]) == set(emulation.POLICIES)
+
+
+def test_notes_give_causes_only_for_times_that_have_them():
+    slow = dict.fromkeys(("no kernels, no graphs", "graphs only", "kernels only"), 10.0) | {"kernels and graphs": 20.0}
+    first, second = emulation._reasons({"lstm": slow, "resnet": slow | {"graphs only": 9.5}})
+    assert "no step more than 5% faster" in first
+    assert "lstm takes 20.0 times the time of FP32 with kernels and graphs and 10.0 times" in second
+    fast = slow | {"graphs only": 5.0, "kernels and graphs": 5.0}
+    assert not list(emulation._reasons({"lstm": fast, "resnet": slow}))
