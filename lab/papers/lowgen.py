@@ -59,7 +59,10 @@ CASTS = {"SSD": (12, 89.6, 88.9), "Inception-v4": (93, 578.4, 572.9)}
 """Table 2: casts that are removed, and megabytes at the peak with and without them."""
 
 MEMORY = {"FP32": None, "each operation": False, "graphs": True}
-"""Columns of memory: if BF16 is emulated in compiled graphs, which leave out roundings; None for FP32."""
+"""Runs whose memory is measured: BF16 in compiled graphs, which leave out roundings, or not; None for FP32."""
+
+SIZES = dict(zip(MEMORY, ("MB, FP32", "MB, with all casts", "MB, casts left out"), strict=True))
+"""Columns of these runs."""
 
 
 def from_real(x: "Tensor") -> "Tensor":
@@ -202,12 +205,12 @@ def report(figures: Figures) -> Report:
 def _times(figures: Figures) -> Table:
     rows: list[dict[str, Any]] = []
     for model, (plain, scalar, generated) in PUBLISHED.items():
-        cells: dict[str, Any] = {"network": model, "float, published": plain}
-        cells |= {"scalar, published": scalar / plain, "generated, published": generated / plain}
+        cells: dict[str, Any] = {"network": model, "float, ms, published": plain}
+        cells |= {"scalar / float, published": scalar / plain, "generated / float, published": generated / plain}
         ours = COUNTERPARTS.get(model, "")
         seconds = figures.more["times"].get(ours)
-        cells |= {"ours": ours if seconds else "", "float": seconds and 1e3 * seconds["float"]}
-        cells |= {way: seconds and seconds[way] / seconds["float"] for way in list(WAYS)[1:]}
+        cells |= {"ours": ours if seconds else "", "float, ms": seconds and 1e3 * seconds["float"]}
+        cells |= {f"{way} / float": seconds and seconds[way] / seconds["float"] for way in list(WAYS)[1:]}
         rows.append(cells)
     notes = [
         "Time of a forward pass of one sample: in float in ms, and in bfloat16 as a multiple of it. Published: scalar "
@@ -218,11 +221,12 @@ def _times(figures: Figures) -> Table:
         f"Ours are processor time of {THREADS} thread, for an image of {SIDE} x {SIDE} pixels: ResNet-50 of `halfulp "
         "train`, and a smaller network of each other kind, with blocks of concatenated branches, heads at several "
         "resolutions, and an encoder whose levels are concatenated with those of a decoder.",
-        "Scalar is closer to vector than published because a pass on a small image spends a part of its time in the "
-        "calls of operations, which are the same in both.",
+        "Scalar is closer to vector than published, probably because a pass on a small image spends a part of its "
+        "time in the calls of operations, which are the same in both.",
         "Own is slower than vector, because the two functions are operations of torch that run for each element-wise "
         "operation, and are not compiled into its kernel as in the publication; products run in the kernels of FP32.",
-        "The published U-Net takes nearly the same time in each type; ours behaves like the other networks.",
+        "The published U-Net takes nearly the same time in each type, which we cannot explain; our U-Net is slower in "
+        "BF16, as the other networks are.",
         figures.notes[-1],
     ]
     return Table("Time of a forward pass", pd.DataFrame(rows), number_formats(rows, digits=1), notes)
@@ -230,26 +234,27 @@ def _times(figures: Figures) -> Table:
 
 def _casts(figures: Figures) -> Table:
     rows: list[dict[str, Any]] = [
-        {"network": f"{name}, published", "casts": None, "left out": casts, "FP32": None}
-        | {"each operation": before, "graphs": after}
+        {"network": f"{name}, published", "casts": None, "left out": casts}
+        | dict(zip(SIZES.values(), (None, before, after), strict=True))
         for name, (casts, before, after) in CASTS.items()
     ]
     for name, sizes in figures.more["memory"].items():
         counts = figures.more["graphs"][name]
         cells: dict[str, Any] = {"network": name, "casts": counts["roundings"], "left out": counts["left out"]}
-        rows.append(cells | {way: size / 1e6 for way, size in sizes.items()})
+        rows.append(cells | {SIZES[way]: size / 1e6 for way, size in sizes.items()})
     notes = [
         "Casts of a forward pass in BF16, and megabytes at its peak. Published: casts that are removed from the graph "
         "around reshapes and concatenations. Ours: roundings of operands of a compiled pass, and those that are left "
         "out because the number has the format already, which holds around reshapes and concatenations and in chains "
-        "of other operations too; memory beyond parameters, in FP32, with each operation computed alone, and in "
-        "compiled graphs.",
+        "of other operations too; memory beyond parameters, in FP32, with each operation computed alone (all casts), "
+        "and in compiled graphs (casts left out).",
         "A cast of the publication makes a tensor of another type, so that leaving it out saves memory; a rounding of "
         "ours is a part of an operation and has no tensor of its own, so leaving it out saves time, and graphs save "
         "memory because element-wise operations in a chain have no tensors between them.",
         figures.notes[-1],
     ]
-    return Table("Casts left out, and memory", pd.DataFrame(rows), dict.fromkeys(MEMORY, ".2f"), notes)
+    formats = {"casts": ".0f"} | dict.fromkeys(SIZES.values(), ".2f")
+    return Table("Casts left out, and memory", pd.DataFrame(rows), formats, notes)
 
 
 def _kernels(figures: Figures) -> Table:
