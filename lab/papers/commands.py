@@ -43,10 +43,9 @@ def of_mptorch() -> Iterator[tuple[str, str]]:
 def of_fase() -> Iterator[tuple[str, str]]:
     """Yield the networks of FASE and their commands, one for each published precision."""
     for name, (network, data) in FASE.items():
-        for policies, accuracy_of_cell in zip(
-            (None, fase.BF16, fase.MIXED, fase.BF16X2), fase.PUBLISHED[name], strict=True
-        ):
-            if accuracy_of_cell is None:
+        precisions = (None, fase.BF16, fase.MIXED, fase.BF16X2)
+        for policies, published in zip(precisions, fase.PUBLISHED[name], strict=True):
+            if published is None:
                 continue
             if policies is None:
                 yield name, _command(network, data, "--mac", accuracy.FLOAT)

@@ -81,7 +81,7 @@ def _shares(network: Network, data: Data, batch: int) -> dict[str, float]:
     rates = {part: network.rate * network.schedule(round(1000 * part), 1000) for part in PARTS}
     found = {f"updates, {part:.0%}": _updated(optimizer, rate) for part, rate in rates.items()}
     with warnings.catch_warnings():
-        # Of the first use of these settings of torch, on GPUs.
+        # torch warns at the first use of `mkldnn.flags` on machines with a GPU.
         warnings.simplefilter("ignore", UserWarning)
         with torch.backends.mkldnn.flags(enabled=False), _Sums() as sums:
             # oneDNN would compute whole layers, so that their products are not seen.
@@ -98,7 +98,10 @@ def _backward(network: Network, model: nn.Module, inputs: Tensor, targets: Tenso
 
 
 def _updated(optimizer: torch.optim.Optimizer, rate: float) -> float:
-    """Return the share of the gradients other than 0 whose parameters an update in BF16 does not change; undo it."""
+    """Return the share of non-zero gradients whose parameter an update in BF16 leaves unchanged.
+
+    Parameters and optimiser are restored.
+    """
     (group,) = optimizer.param_groups
     state = deepcopy(optimizer.state_dict())
     before = [parameter.detach().clone() for parameter in group["params"]]

@@ -151,7 +151,8 @@ NETWORKS = {
     "resnet50-224": _OF_FOLDERS(
         lambda data: resnet50(data.classes), batch=BATCHES["resnet50"], rate=0.1 * BATCHES["resnet50"] / 256
     ),
-    # Krizhevsky et al., NeurIPS 2012, section 5; its rate was divided when the error stopped to improve.
+    # Krizhevsky et al., NeurIPS 2012, section 5; its rate was divided when the error stopped
+    # improving; here after 1/3 and 2/3 of the epochs.
     "alexnet": _OF_FOLDERS(
         lambda data: alexnet(data.classes), batch=128, rate=0.01, optimizer=partial(SGD, weight_decay=5e-4)
     ),
