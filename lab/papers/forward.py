@@ -6,13 +6,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-
-def _conv(channels: int, out: int, size: int = 3, stride: int = 1) -> nn.Module:
-    convolution = nn.Conv2d(channels, out, size, stride, padding=size // 2, bias=False)
-    return nn.Sequential(convolution, nn.BatchNorm2d(out), nn.ReLU())
+from halfulp.lab.train.vision import normed
 
 
-class Mixed(nn.Module):
+class SmallInception(nn.Module):
     """Inception block (Szegedy et al., AAAI 2017): four branches, whose channels are concatenated."""
 
     def __init__(self, channels: int, width: int) -> None:
@@ -20,10 +17,10 @@ class Mixed(nn.Module):
         self.branches = nn.ModuleList(
             nn.Sequential(*layers)
             for layers in (
-                (_conv(channels, width, 1),),
-                (_conv(channels, width, 1), _conv(width, width)),
-                (_conv(channels, width, 1), _conv(width, width), _conv(width, width)),
-                (nn.AvgPool2d(3, 1, 1), _conv(channels, width, 1)),
+                (normed(channels, width, 1),),
+                (normed(channels, width, 1), normed(width, width)),
+                (normed(channels, width, 1), normed(width, width), normed(width, width)),
+                (nn.AvgPool2d(3, 1, 1), normed(channels, width, 1)),
             )
         )
 
@@ -32,23 +29,28 @@ class Mixed(nn.Module):
         return torch.cat([branch(x) for branch in self.branches], 1)
 
 
-def inception() -> nn.Module:
+def small_inception() -> nn.Module:
     """Build nine Inception blocks in three stages."""
-    layers: list[nn.Module] = [_conv(3, 32, 3, 2)]
+    layers: list[nn.Module] = [normed(3, 32, 3, 2)]
     for before, width in pairwise((8, 16, 32, 64)):
-        layers += [nn.MaxPool2d(2), Mixed(4 * before, width), Mixed(4 * width, width), Mixed(4 * width, width)]
+        layers += [
+            nn.MaxPool2d(2),
+            SmallInception(4 * before, width),
+            SmallInception(4 * width, width),
+            SmallInception(4 * width, width),
+        ]
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(256, 10))
 
 
-class Detector(nn.Module):
+class SmallDetector(nn.Module):
     """Detector of objects (Liu et al., SSD, ECCV 2016): heads for classes and for boxes at each of four resolutions."""
 
     WIDTHS, CLASSES, BOXES = (32, 64, 96, 128), 21, 4
 
     def __init__(self) -> None:
         super().__init__()
-        stages = ((_conv(before, width, 3, 2), _conv(width, width)) for before, width in pairwise((16, *self.WIDTHS)))
-        self.first, self.stages = _conv(3, 16, 3, 2), nn.ModuleList(nn.Sequential(*stage) for stage in stages)
+        stages = ((normed(before, width, 3, 2), normed(width, width)) for before, width in pairwise((16, *self.WIDTHS)))
+        self.first, self.stages = normed(3, 16, 3, 2), nn.ModuleList(nn.Sequential(*stage) for stage in stages)
         self.classes, self.places = (
             nn.ModuleList(nn.Conv2d(width, self.BOXES * count, 3, padding=1) for width in self.WIDTHS)
             for count in (self.CLASSES, 4)
@@ -69,7 +71,7 @@ def _boxes(heads: nn.ModuleList, maps: list[Tensor], count: int) -> Tensor:
     return torch.cat([result.reshape(len(result), -1, count) for result in results], 1)
 
 
-class Unet(nn.Module):
+class SmallUnet(nn.Module):
     """Encoder and decoder of images (Ronneberger et al., U-Net, MICCAI 2015), which are concatenated at each level."""
 
     WIDTHS = (16, 32, 64, 128)
@@ -78,10 +80,10 @@ class Unet(nn.Module):
         super().__init__()
         levels = tuple(pairwise(self.WIDTHS))
         pairs = [(3, self.WIDTHS[0]), *levels]
-        self.down = nn.ModuleList(nn.Sequential(_conv(before, width), _conv(width, width)) for before, width in pairs)
+        self.down = nn.ModuleList(nn.Sequential(normed(before, width), normed(width, width)) for before, width in pairs)
         self.up = nn.ModuleList(nn.ConvTranspose2d(width, before, 2, 2) for before, width in levels)
         self.joined = nn.ModuleList(
-            nn.Sequential(_conv(width, before), _conv(before, before)) for before, width in levels
+            nn.Sequential(normed(width, before), normed(before, before)) for before, width in levels
         )
         self.out = nn.Conv2d(self.WIDTHS[0], 2, 1)
 

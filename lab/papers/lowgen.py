@@ -98,14 +98,14 @@ def networks(quick: bool = False) -> "dict[str, Callable[[], nn.Module]]":
     """Return functions that build networks of the published kinds; the smallest alone if quick."""
     from halfulp.fpga.match.networks import resnet50
 
-    from .forward import Detector, Unet, inception
+    from .forward import SmallDetector, SmallUnet, small_inception
 
     if quick:
-        return {"SSD": Detector}
-    return {"ResNet-50": resnet50, "Inception": inception, "SSD": Detector, "U-Net": Unet}
+        return {"SSD": SmallDetector}
+    return {"ResNet-50": resnet50, "Inception": small_inception, "SSD": SmallDetector, "U-Net": SmallUnet}
 
 
-def measured(quick: bool, progress: Progress = silent) -> dict[str, Any]:
+def measured(*, quick: bool, progress: Progress = silent) -> dict[str, Any]:
     """Return times, roundings, kernels and memory of a forward pass of each network."""
     register()
     found: dict[str, Any] = {}

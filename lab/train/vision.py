@@ -106,7 +106,7 @@ stride 2, and its pooling has all channels.
 """
 
 
-def _normed(channels: int, out: int, side: int, stride: int = 1) -> nn.Sequential:
+def normed(channels: int, out: int, side: int = 3, stride: int = 1) -> nn.Sequential:
     """Return a convolution with batch normalisation."""
     convolution = nn.Conv2d(channels, out, side, stride, padding=side // 2, bias=False)
     return nn.Sequential(convolution, nn.BatchNorm2d(out), nn.ReLU())
@@ -122,12 +122,12 @@ class Inception(nn.Module):
         stride = 1 if one else 2
         pool: nn.Module = nn.AvgPool2d(3, 1, 1) if mean else nn.MaxPool2d(3, stride, 1)
         branches: list[list[nn.Module]] = [
-            [_normed(channels, three[0], 1), _normed(*three, 3, stride)],
-            [_normed(channels, twice[0], 1), _normed(*twice, 3), _normed(twice[1], twice[1], 3, stride)],
-            [pool, *([_normed(channels, pooled, 1)] if pooled else [])],
+            [normed(channels, three[0], 1), normed(*three, 3, stride)],
+            [normed(channels, twice[0], 1), normed(*twice, 3), normed(twice[1], twice[1], 3, stride)],
+            [pool, *([normed(channels, pooled, 1)] if pooled else [])],
         ]
         if one:
-            branches.append([_normed(channels, one, 1)])
+            branches.append([normed(channels, one, 1)])
         self.branches = nn.ModuleList(nn.Sequential(*branch) for branch in branches)
         self.channels = one + three[1] + twice[1] + (pooled or channels)
 
@@ -138,7 +138,7 @@ class Inception(nn.Module):
 
 def inception(classes: int) -> nn.Module:
     """Build Inception with batch normalisation (Ioffe and Szegedy, ICML 2015, figure 5) for images of 224 x 224."""
-    first = (_normed(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1), _normed(64, 64, 1), _normed(64, 192, 3))
+    first = (normed(3, 64, 7, 2), nn.MaxPool2d(3, 2, 1), normed(64, 64, 1), normed(64, 192, 3))
     blocks: list[nn.Module] = [nn.MaxPool2d(3, 2, 1)]
     channels = 192
     for row in INCEPTION:

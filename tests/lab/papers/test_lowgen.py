@@ -44,7 +44,7 @@ def test_networks_concatenate_what_the_published_ones_do():
     for name, build in lowgen.networks().items():
         with torch.no_grad():
             assert build().eval()(image).shape == shapes[name], name
-    shares = forward.Detector().eval()(image)[..., :21].sum(-1)
+    shares = forward.SmallDetector().eval()(image)[..., :21].sum(-1)
     assert torch.allclose(shares, torch.ones_like(shares))
 
 
