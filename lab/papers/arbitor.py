@@ -1,8 +1,9 @@
 """Accuracy in many number formats, compared with Arbitor (Jiang et al., USENIX ATC 2023)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import pandas as pd
@@ -10,10 +11,11 @@ import pandas as pd
 from halfulp.hdl.formats import Fixed
 from halfulp.hdl.specs.pieces import Piece
 from halfulp.hdl.specs.segments import Segments
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 
-from .trainings import FLOAT, NETWORKS, Case, Figures, changed, lowest, number_formats, segments
+from .trainings import CHANGED, FLOAT, NETWORKS, QUICK, Case, Effort, Figures, lowest, number_formats, segments, trained
 
 EXPONENTS, MANTISSAS = (4, 5, 6, 8), tuple(range(1, 9))
 """Bits of the floats."""
@@ -209,12 +211,16 @@ def most_seeds(case: Case) -> int | None:
     return 1 if case.settings or case in [single_optimizer(*row) for row in AT_LOWEST] else None
 
 
-def measured(*_: object) -> dict[str, Any]:
-    """Return the figures of the report that are no accuracies: the share of weights that a step changes, and errors."""
-    return {
-        "changed": {rounding: changed(optimizer_case(LOST, rounding)) for rounding in OPTIMIZERS},
-        "segments": segment_errors(),
-    }
+def measured(*, quick: bool, pool: JobPool) -> dict[str, Callable[[], Any]]:
+    """Return the functions that measure the figures of the report that are no accuracies, by name."""
+    return {"changed": partial(changes, quick, pool), "segments": segment_errors}
+
+
+def changes(quick: bool, pool: JobPool) -> dict[str, float]:
+    """Return the share of weights that the last step changes, for each rounding of updates."""
+    own = {rounding: optimizer_case(LOST, rounding) for rounding in OPTIMIZERS}
+    found = trained(dict.fromkeys(own.values(), QUICK if quick else Effort(seeds=(0,))), CHANGED, pool=pool)
+    return {rounding: found[case][0] for rounding, case in own.items()}
 
 
 def segment_errors() -> dict[str, dict[str, float]]:

@@ -127,7 +127,7 @@ def emulation(output: Path | None) -> None:
 
     folder = report_folder(output)
     with Bar("report emulation") as bar:
-        found = measured(bar)
+        found = measured(progress=bar)
     _publish_measured("emulation", report, found, folder)
 
 
@@ -140,7 +140,7 @@ def lowgen(quick: bool, output: Path | None) -> None:
 
     folder = report_folder(output)
     with Bar("report lowgen") as bar:
-        found = measured(quick, bar)
+        found = measured(quick=quick, progress=bar)
     _publish_measured(f"lowgen{' --quick' * quick}", report, found, folder)
 
 
@@ -222,7 +222,7 @@ def _trainings(name: str, sentence: str) -> click.Command:
     @click.option("--quick", is_flag=True, help="train for one step only; accuracies mean nothing")
     @click.option("--seeds", metavar="N", type=click.IntRange(1), help="number of seeds; default: 3")
     @click.option(
-        "--add", metavar="FILE.json", type=_FILE, help="record of this report, to which only new cases are added"
+        "--add", metavar="FILE.json", type=_FILE, help="record of this report, to which only new figures are added"
     )
     @scheduled
     @written
@@ -240,11 +240,13 @@ def _trainings(name: str, sentence: str) -> click.Command:
             if before is not None and before.effort != effort:
                 raise Refused(f"{add} has other seeds or epochs; give those of its trainings, or leave out --add")
             cases = [case for case in module.cases() if before is None or case not in before.values]
-            more = module.measured(quick, pool) if hasattr(module, "measured") else {}
+            figures = module.measured(quick=quick, pool=pool) if hasattr(module, "measured") else {}
+            known = {} if before is None else before.more
+            more = {figure: measured() for figure, measured in figures.items() if figure not in known}
             more |= {"most_seeds": module.most_seeds} if hasattr(module, "most_seeds") else {}
             words += [] if before is None else ["--add", f"{name}.json"]
-            figures = measure(cases, effort, shlex.join(words), str(date.today()), bar, pool, **more)
-        publish(module.report(figures if before is None else added(before, figures)), folder)
+            found = measure(cases, effort, shlex.join(words), str(date.today()), bar, pool, **more)
+        publish(module.report(found if before is None else added(before, found)), folder)
 
     return command
 

@@ -64,7 +64,7 @@ FORMATS = ("e8m7", "e8m3", "e6m6", "e6m2", "e4m3", "posit8e1", "posit13e3", "pos
 """Formats of Figure 8, in both ways of Arbitor."""
 
 
-def measured(progress: Progress = silent) -> dict[str, Any]:
+def measured(*, progress: Progress = silent) -> dict[str, Any]:
     """Return all figures of the report."""
     progress.total("tables", 2)
     found = by_network()

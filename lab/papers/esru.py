@@ -1,12 +1,13 @@
 """Accuracy with gradients of 8 bits and cheap random sources, compared with Chang et al. (DATE 2023, Table I)."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
 
 import pandas as pd
 
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import threads
@@ -72,8 +73,13 @@ def cases() -> Iterator[Case]:
         yield from (case(network, name, before) for before in INPUTS.values() for name in (FLOAT, *ROUNDINGS))
 
 
+def measured(*, quick: bool, pool: JobPool) -> dict[str, Callable[[], Any]]:
+    """Return the functions that measure the figures of the report that are no accuracies, by name; all take seconds."""
+    return {"errors": errors}
+
+
 @threads(1)
-def measured(*_: object) -> dict[str, Any]:
+def errors() -> dict[str, Any]:
     """Return the mean errors of roundings, which need no training: by input, rounding, range and sign."""
     import torch
 
@@ -83,13 +89,13 @@ def measured(*_: object) -> dict[str, Any]:
     for name, before in INPUTS.items():
         for rounding in RANDOM:
             cast = Cast.parse(f"{before}int8.{ROUNDINGS[rounding]}")
-            errors = errors_by_input.setdefault(name, {}).setdefault(rounding, [])
+            means = errors_by_input.setdefault(name, {}).setdefault(rounding, [])
             for low, high in pairwise((0, *LARGEST)):
                 values = low + (high - low) * (torch.arange(POINTS, dtype=torch.float64) + 0.5) / POINTS
                 for signed in (values, -values):
                     given = signed.repeat_interleave(REPEATS)
-                    errors.append(float((cast.real(given, 1) - given).mean()))
-    return {"errors": errors_by_input}
+                    means.append(float((cast.real(given, 1) - given).mean()))
+    return errors_by_input
 
 
 def report(figures: Figures) -> Report:

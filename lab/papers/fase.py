@@ -1,12 +1,12 @@
 """Accuracy in BF16 and mixed precision, and error of coarse rounding, compared with FASE (Osorio, ECML-PKDD 2022)."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
 import pandas as pd
 
-from halfulp.tools.jobs import LOCAL, JobPool
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.plots import Curve, plot_curves
 from halfulp.tools.report import Report, provenance
 from halfulp.tools.tables import Table
@@ -73,12 +73,18 @@ def most_seeds(case: Case) -> int | None:
     return 1 if case.policies == BF16X2 else None
 
 
-def measured(quick: bool = False, pool: JobPool = LOCAL) -> dict[str, Any]:
-    """Return the figures of the report that are no accuracies."""
+def measured(*, quick: bool, pool: JobPool) -> dict[str, Callable[[], Any]]:
+    """Return the functions that measure the figures of the report that are no accuracies, by name."""
     from . import lost
 
-    found: dict[str, Any] = {"errors": coarse.errors(), "check": coarse.check(), "parts": parts.errors()}
-    return found | {"depth": depth(), "lost": lost.shares(quick), "perplexity": lost.perplexities(quick, pool)}
+    return {
+        "errors": coarse.errors,
+        "check": coarse.check,
+        "parts": parts.errors,
+        "depth": depth,
+        "lost": partial(lost.shares, quick),
+        "perplexity": partial(lost.perplexities, quick, pool),
+    }
 
 
 @threads(1)

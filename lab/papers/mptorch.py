@@ -1,12 +1,13 @@
 """Accuracy of LeNet5 in ten arithmetics, compared with MPTorch-FPGA (Ben Ali et al., DATE 2025, Table II)."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
+from halfulp.tools.jobs import JobPool
 from halfulp.tools.plots import plot_bars
 from halfulp.tools.report import Report, provenance
 from halfulp.tools.tables import Table
@@ -14,7 +15,7 @@ from halfulp.tools.threads import threads
 
 from .accuracy import PUBLISHED, Published
 from .commands import CURVES
-from .trainings import LOSS, Case, Effort, Figures, number_formats, train
+from .trainings import LOSS, QUICK, Case, Effort, Figures, number_formats, trained
 from .trainings import NETWORKS as SETTINGS
 
 if TYPE_CHECKING:
@@ -63,8 +64,19 @@ def normal(row: Published) -> Case:
     return Case("lenet5_normal", (("*", row.mac),))
 
 
+def measured(*, quick: bool, pool: JobPool) -> dict[str, Callable[[], Any]]:
+    """Return the functions that measure the figures of the report that are no accuracies, by name."""
+    return {"first step": first_step, "losses": partial(losses, quick, pool)}
+
+
+def losses(quick: bool, pool: JobPool) -> dict[str, float]:
+    """Return the loss of a transformer after training in each arithmetic of the published figure."""
+    found = trained({curve(mac): QUICK if quick else ONE_SEED for mac in CURVES}, LOSS, pool=pool)
+    return {mac: found[curve(mac)][0] for mac in CURVES}
+
+
 @threads(1)
-def measured(*_: object) -> dict[str, Any]:
+def first_step() -> list[dict[str, Any]]:
     """Return figures of the products of a first step, by layer and phase.
 
     They are the terms of a sum; the share of products that become zero in fxp4.4, in percent; and for each rounding
@@ -81,7 +93,7 @@ def measured(*_: object) -> dict[str, Any]:
             codes = golden.gemm(a, b, mac, source="philox" if rounding.startswith("sr") else None)
             row[rounding] = ((golden.decode(codes, "e6m5") * exact).sum() / exact.square().sum()).item()
         rows.append(row)
-    return {"first step": rows, "losses": {mac: train(curve(mac), ONE_SEED, LOSS)[0] for mac in CURVES}}
+    return rows
 
 
 def curve(mac: str) -> Case:

@@ -58,7 +58,7 @@ DIGITS = "of small networks on digits (1,437 training images of 8 x 8 pixels, 36
 
 FLOAT = "fp32"
 
-ACCURACY, LOSS, IN_FP32 = "accuracy", "loss", "loss-fp32"
+ACCURACY, LOSS, IN_FP32, CHANGED = "accuracy", "loss", "loss-fp32", "changed"
 """Figures of an epoch: on the test set, in percent, and as the mean loss, in the arithmetic of the case or in FP32."""
 
 PACKAGES = ("torch",)
@@ -253,6 +253,8 @@ def key(case: Case, effort: Effort) -> tuple[object, ...]:
 @threads(1)
 def train(case: Case, effort: Effort, figure: str = ACCURACY) -> list[float]:
     """Train a case with each seed; return the accuracies, or another figure of the last epochs."""
+    if figure == CHANGED:
+        return [changed(case, effort)]
     figures = []
     for seed in effort.seeds:
         with scratch("trainings") as folder:
@@ -263,11 +265,11 @@ def train(case: Case, effort: Effort, figure: str = ACCURACY) -> list[float]:
 
 
 @threads(1)
-def changed(case: Case) -> float:
+def changed(case: Case, effort: Effort = Effort()) -> float:
     """Train a case with the first seed; return the share of the parameters that the last step changes."""
     import torch
 
-    effort, shares = Effort(), [0.0]
+    shares = [0.0]
     before: list[torch.Tensor] = []
 
     def flat(optimizer: torch.optim.Optimizer) -> torch.Tensor:

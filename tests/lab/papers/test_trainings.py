@@ -1,6 +1,5 @@
 """Reports of trainings: cases, cache, tables, record and coarse rounding."""
 
-import inspect
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -49,9 +48,10 @@ MORE = {
 
 @pytest.mark.parametrize("name", REPORTS)
 def test_command_calls_the_figures_of_each_report(name):
-    """A report has figures that are no accuracies, or none; the command calls them as here."""
-    if hasattr(REPORTS[name], "measured"):
-        inspect.signature(REPORTS[name].measured).bind(True, LOCAL)
+    """A report has figures that are no accuracies, or none; its record has all, so that nothing is measured again."""
+    measured = getattr(REPORTS[name], "measured", lambda **_: {})(quick=True, pool=LOCAL)
+    record = Figures.load(TOP / "fpga" / "results" / f"{name}.json").more
+    assert set(measured) == set(MORE[name]) == record.keys() - {"added"}
 
 
 @pytest.mark.parametrize(
@@ -276,10 +276,9 @@ def test_note_of_mptorch_has_the_figures_of_its_record():
 
 
 @pytest.mark.slow
-def test_truncated_sums_are_too_short(monkeypatch):
+def test_truncated_sums_are_too_short():
     """The longest sums lose most, and few products in fxp4.4 are other than zero."""
-    monkeypatch.setattr(mptorch, "CURVES", ())
-    rows = mptorch.measured()["first step"]
+    rows = mptorch.first_step()
     longest = max(rows, key=lambda row: row["terms"])
     assert (longest["terms"], longest["phase"]) == (64 * 28 * 28, "weight gradient")
     assert longest["rz"] < 0.2 < 0.8 < longest["rn"] < 1.1
@@ -383,7 +382,7 @@ def test_products_in_fp16_equal_numpy_steps():
 
 def test_mean_errors_of_low_bit_sources():
     """Three random bits: words are too small on average by 1/16 if numbers have more fraction bits, or too large."""
-    found = esru.measured()["errors"]
+    found = esru.errors()
     beyond = {given: {name: errors[-2:] for name, errors in found[given].items()} for given in found}
     tiny = {given: {name: errors[:2] for name, errors in found[given].items()} for given in found}
     # Every number is rounded with whole periods of words, so that means are exact.
@@ -421,33 +420,36 @@ def test_report_shows_cases_that_were_not_trained_as_empty_cells():
 
 @pytest.fixture
 def small_report(monkeypatch):
-    """Record of the whole report, the two cases that it then has, and those that are trained."""
+    """Record of the whole report, the two cases that it then has, and those that are trained or measured."""
     before = figures(arbitor, **MORE["arbitor"])
     cases = [arbitor.optimizer_case(2, rounding) for rounding in list(arbitor.OPTIMIZERS)[:2]]
     trained = []
 
-    def measure(cases, effort, command, date, *_, **more):
+    def measure(cases, effort, command, date, *_, most_seeds, **more):
         trained.extend(cases)
         return Figures(command, date, {}, effort, {key: [75.0, 75.0] for key in cases}, more)
 
     monkeypatch.setattr(trainings, "measure", measure)
     monkeypatch.setattr(arbitor, "cases", lambda: cases)
-    monkeypatch.setattr(arbitor, "measured", lambda *_: MORE["arbitor"])
+    functions = {"changed": lambda: trained.append("changed"), "segments": lambda: SEGMENT_ERRORS}
+    monkeypatch.setattr(arbitor, "measured", lambda **_: functions)
     return before, cases, trained
 
 
 @pytest.mark.slow
 def test_report_adds_cases_to_a_record(small_report, tmp_path, halfulp):
-    """The record has another case, which stays; only the new ones are trained."""
+    """The record has another case and a figure, which stay; only new ones are trained and measured."""
     before, cases, trained = small_report
     new = cases[1]
     del before.values[new]
+    del before.more["segments"]
     path = tmp_path / "before.json"
     path.write_text(before.json())
     code, _, err = halfulp("report", "arbitor", "--seeds", 2, "--add", path, "-o", tmp_path / "out")
     assert (code, trained) == (0, [new]), err
     found = Figures.load(tmp_path / "out" / "arbitor.json")
     assert found.values == before.values | {new: [75.0, 75.0]}
+    assert found.more.items() >= MORE["arbitor"].items()
     assert found.notes[-1].startswith("Made by halfulp report")
     assert ", on 2026-11-22. 1 accuracies were added by halfulp report arbitor --seeds 2 --add" in found.notes[-1]
 
