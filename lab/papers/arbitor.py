@@ -1,7 +1,7 @@
 """Accuracy in many number formats, compared with Arbitor (Jiang et al., USENIX ATC 2023)."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import partial
 from typing import Any
@@ -92,8 +92,6 @@ FASTER = 3.0
 LARGE_STEPS = {"all": (2, 3, 4, 6), "reductions in FP32": OTHERS}
 """Mantissa bits of the trainings with this rate."""
 
-_FASTER_GRAPH = f"graph, learning rate {FASTER:g}"
-
 AT_LOWEST = (
     *(("resnet", "all", 6), ("resnet", "reductions in FP32", 2), ("transformer", "all", 4)),
     *(("translation", "reductions in FP32", 1), ("recurrent", "reductions in FP32", 1)),
@@ -183,15 +181,34 @@ def total_case(network: str, functions: tuple[str, ...], count: int) -> Case:
     return Case(network, activations=tuple((name, total_text(name, count)) for name in functions))
 
 
+@dataclass(frozen=True)
+class Floats:
+    """Trainings of a network in floats with 6 exponent bits: ``cases`` by way and mantissa bits, and in FP32."""
+
+    name: str
+    network: str
+    fp32: Case
+    cases: dict[str, dict[int, Case]]
+
+
+def floats() -> Iterator[Floats]:
+    """Yield the trainings of each network, and those of the graph network with large steps."""
+    for network in LOWEST:
+        own = {way: {m: float_case(6, m, way, network=network) for m in mantissas(network)} for way in WAYS}
+        yield Floats(network, network, Case(network), own)
+    own = {way: {m: large_steps(m, way) for m in bits} for way, bits in LARGE_STEPS.items()}
+    yield Floats(f"graph, learning rate {FASTER:g}", "graph", large_steps(None), own)
+
+
 def cases() -> Iterator[Case]:
     """Yield all cases of the report."""
-    yield from map(Case, LOWEST)
     for way, subnormals, exponents in ROWS:
         for exponent in exponents:
             yield from (float_case(exponent, mantissa, way, subnormals=subnormals) for mantissa in MANTISSAS)
-    for way in WAYS:
-        for network in LOWEST:
-            yield from (float_case(6, mantissa, way, network=network) for mantissa in mantissas(network))
+    for row in floats():
+        yield row.fp32
+        for own in row.cases.values():
+            yield from own.values()
     yield from (optimizer_case(mantissa, rounding) for rounding in OPTIMIZERS for mantissa in OTHERS)
     yield from (posit_case(width, es) for width in POSITS for es in ES)
     for text in SPARSITY:
@@ -199,8 +216,6 @@ def cases() -> Iterator[Case]:
     for network in WITH_SEGMENTS:
         yield from (segments_case(network, functions, pieces) for functions in FUNCTIONS for pieces in SEGMENTS)
         yield from (total_case(network, functions, count) for functions in FUNCTIONS for count in TOTAL)
-    yield large_steps(None)
-    yield from (large_steps(mantissa, way) for way, mantissas in LARGE_STEPS.items() for mantissa in mantissas)
     for network, way, mantissa in AT_LOWEST:
         single = single_optimizer(network, way, mantissa)
         yield from (single, longer(single), longer(Case(network)))
@@ -291,32 +306,25 @@ def _floats(figures: Figures) -> Table:
 def _networks(figures: Figures) -> Table:
     rows = []
     for way in WAYS:
-        for network in LOWEST:
-            own = {mantissa: float_case(6, mantissa, way, network=network) for mantissa in mantissas(network)}
-            cells: dict[str, Any] = {"operations": way, "network": network, "FP32": figures.cell(Case(network))}
+        for row in floats():
+            own = row.cases[way]
+            cells: dict[str, Any] = {"operations": way, "network": row.name, "FP32": figures.cell(row.fp32)}
             cells |= {f"m = {m}": figures.cell(own[m]) if m in own else None for m in MANTISSAS}
             rows.append(cells | {"seeds": figures.seeds(list(own.values()))})
-    for way, bits in LARGE_STEPS.items():
-        own = {mantissa: large_steps(mantissa, way) for mantissa in bits}
-        cells = {"operations": way, "network": _FASTER_GRAPH, "FP32": figures.cell(large_steps(None))}
-        cells |= {f"m = {m}": figures.cell(own[m]) if m in own else None for m in MANTISSAS}
-        rows.append(cells | {"seeds": figures.seeds(list(own.values()))})
     notes = ["Floats with 6 exponent bits and m mantissa bits; ways as in the table before.", *figures.notes]
     return Table("Accuracy over mantissa bits, by network", pd.DataFrame(rows), number_formats(rows), notes)
 
 
 def _lowest(figures: Figures) -> Table:
     rows = []
-    for network, (name, *published) in LOWEST.items():
-        cells: dict[str, Any] = {"network": network, "published network": name}
-        cells |= {"FP32, published": PUBLISHED_FP32[network], "FP32": figures.mean(Case(network))}
-        for way, theirs in zip(WAYS, published, strict=True):
-            floats = [
-                (f"e6m{mantissa}", float_case(6, mantissa, way, network=network)) for mantissa in mantissas(network)
-            ]
-            cells |= {f"{way}, published": theirs, way: lowest(figures, floats, Case(network))}
+    for row in floats():
+        name, *published = LOWEST[row.network]
+        cells: dict[str, Any] = {"network": row.name, "published network": name}
+        cells |= {"FP32, published": PUBLISHED_FP32[row.network], "FP32": figures.cell(row.fp32)}
+        for (way, own), theirs in zip(row.cases.items(), published, strict=True):
+            named = [(f"e6m{mantissa}", case) for mantissa, case in own.items()]
+            cells |= {f"{way}, published": theirs, way: lowest(figures, named, row.fp32)}
         rows.append(cells)
-    rows.append(_large_steps(figures))
     notes = [
         "Format with 6 exponent bits and the fewest mantissa bits whose mean accuracy is within one point of FP32, of "
         f"m = {MANTISSAS[0]} to {MANTISSAS[-1]} (resnet) or {', '.join(map(str, OTHERS))} (others). Published networks "
@@ -327,17 +335,6 @@ def _lowest(figures: Figures) -> Table:
         *figures.notes,
     ]
     return Table("Lowest formats with the accuracy of FP32", pd.DataFrame(rows), number_formats(rows), notes)
-
-
-def _large_steps(figures: Figures) -> dict[str, Any]:
-    """Return the row of the graph network with large steps."""
-    cells: dict[str, Any] = {"network": _FASTER_GRAPH, "published network": LOWEST["graph"][0]}
-    reference = large_steps(None)
-    cells |= {"FP32, published": PUBLISHED_FP32["graph"], "FP32": figures.cell(reference)}
-    for (way, mantissas), theirs in zip(LARGE_STEPS.items(), LOWEST["graph"][1:], strict=True):
-        floats = [(f"e6m{mantissa}", large_steps(mantissa, way)) for mantissa in mantissas]
-        cells |= {f"{way}, published": theirs, way: lowest(figures, floats, reference)}
-    return cells
 
 
 def _at_lowest(figures: Figures) -> Table:
