@@ -70,7 +70,7 @@ def with_reductions(fmt: str) -> str:
     return f"{fmt}*{fmt}+fp32.rn, elementwise={fmt}.rn, reductions=fp32.rn, normalisation=fp32.rn, optimizer={fmt}.rn"
 
 
-WAYS = {"all": everything, "reductions in FP32": with_reductions}
+POLICIES = {"all": everything, "reductions in FP32": with_reductions}
 """Two ways of emulation."""
 
 ROWS = (("all", True, EXPONENTS), ("all", False, EXPONENTS[:-1]), ("reductions in FP32", True, EXPONENTS[:-1]))
@@ -115,7 +115,7 @@ def case(network: str, policy: str) -> Case:
 
 def float_case(exponent: int, mantissa: int, way: str, *, network: str = "resnet", subnormals: bool = True) -> Case:
     """Return the case of a float."""
-    return case(network, WAYS[way](f"e{exponent}m{mantissa}{'' if subnormals else '-ftz'}"))
+    return case(network, POLICIES[way](f"e{exponent}m{mantissa}{'' if subnormals else '-ftz'}"))
 
 
 def optimizer_case(mantissa: int, rounding: str) -> Case:
@@ -134,7 +134,7 @@ def large_steps(mantissa: int | None, way: str = "all") -> Case:
 def single_optimizer(network: str, way: str, mantissa: int) -> Case:
     """Return the case of a float with parameters and optimiser in FP32."""
     fmt = f"e6m{mantissa}"
-    return case(network, WAYS[way](fmt).replace(f"optimizer={fmt}.rn", "optimizer=fp32.rn"))
+    return case(network, POLICIES[way](fmt).replace(f"optimizer={fmt}.rn", "optimizer=fp32.rn"))
 
 
 def longer(known: Case) -> Case:
@@ -194,7 +194,7 @@ class Floats:
 def floats() -> Iterator[Floats]:
     """Yield the trainings of each network, and those of the graph network with large steps."""
     for network in LOWEST:
-        own = {way: {m: float_case(6, m, way, network=network) for m in mantissas(network)} for way in WAYS}
+        own = {way: {m: float_case(6, m, way, network=network) for m in mantissas(network)} for way in POLICIES}
         yield Floats(network, network, Case(network), own)
     own = {way: {m: large_steps(m, way) for m in bits} for way, bits in LARGE_STEPS.items()}
     yield Floats(f"graph, learning rate {FASTER:g}", "graph", large_steps(None), own)
@@ -305,7 +305,7 @@ def _floats(figures: Figures) -> Table:
 
 def _networks(figures: Figures) -> Table:
     rows = []
-    for way in WAYS:
+    for way in POLICIES:
         for row in floats():
             own = row.cases[way]
             cells: dict[str, Any] = {"operations": way, "network": row.name, "FP32": figures.cell(row.fp32)}

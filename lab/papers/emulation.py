@@ -15,8 +15,7 @@ from halfulp.tools.report import Report
 from halfulp.tools.tables import Table
 from halfulp.tools.threads import threads
 
-from .arbitor import WAYS as POLICIES
-from .arbitor import everything
+from .arbitor import POLICIES, everything
 from .trainings import Figures, number_formats
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ SIDE = 128
 BF16 = everything("bf16")
 """Policy with every operation in BF16."""
 
-WAYS = {
+SWITCHES = {
     "interception only": ("fp32", True, False),
     "no kernels, no graphs": (BF16, False, False),
     "graphs only": (BF16, False, True),
@@ -87,7 +86,8 @@ def by_network() -> dict[str, Any]:
     torch.manual_seed(0)
     with threads(THREADS):
         ways = {
-            name: {way: _ratio(step, *setting) for way, setting in WAYS.items()} for name, step in _networks().items()
+            name: {way: _ratio(step, *setting) for way, setting in SWITCHES.items()}
+            for name, step in _networks().items()
         }
     return {"ways": ways}
 
@@ -195,7 +195,7 @@ def ways_table(figures: Figures) -> Table:
     for model, published in PUBLISHED.items():
         name = ours.get(model, "")
         row: dict[str, Any] = {"published": model, "step": name}
-        for way, theirs in zip(WAYS, published, strict=True):
+        for way, theirs in zip(SWITCHES, published, strict=True):
             row |= {f"{way}, published": theirs, way: figures.more["ways"].get(name, {}).get(way)}
         rows.append(row)
     notes = [

@@ -26,7 +26,7 @@ BF16X2 = (("*", "bf16x2*bf16x2+bf16x2.rn, elementwise=bf16x2.rn, reductions=bf16
 NORMS = "aten.*batch_norm*"
 """Operations of batch normalisation, which are in FP32 in mixed precision."""
 
-WAYS = {"FP32": None, "BF16": BF16, "MP": MIXED, "BF16x2": BF16X2, "dynamic": BF16}
+PRECISIONS = {"FP32": None, "BF16": BF16, "MP": MIXED, "BF16x2": BF16X2, "dynamic": BF16}
 """Columns of the published table, and precision that changes during a run."""
 
 SWITCH = 3
@@ -58,14 +58,14 @@ COUNTERPARTS = {"ResNet18": "resnet", "LSTMx2 (perplexity)": "recurrent", "Trans
 
 def case(network: str, way: str) -> Case:
     """Return the case of a cell of the table."""
-    policies = WAYS[way]
+    policies = PRECISIONS[way]
     later = ((SWITCH, MIXED),) if way == "dynamic" else ()
     return Case(network) if policies is None else Case(network, policies, emulate=True, later=later)
 
 
 def cases() -> Iterator[Case]:
     """Yield all cases of the report."""
-    yield from (case(network, way) for network in COUNTERPARTS.values() for way in WAYS)
+    yield from (case(network, way) for network in COUNTERPARTS.values() for way in PRECISIONS)
 
 
 def most_seeds(case: Case) -> int | None:
@@ -140,9 +140,9 @@ def _accuracy(figures: Figures) -> Table:
     for model, published in PUBLISHED.items():
         network = COUNTERPARTS.get(model)
         cells: dict[str, Any] = {"model": model}
-        cells |= {f"{way}, published": figure for way, figure in zip(WAYS, published, strict=False)}
+        cells |= {f"{way}, published": figure for way, figure in zip(PRECISIONS, published, strict=False)}
         cells["ours"] = network or ""
-        for way in WAYS:
+        for way in PRECISIONS:
             cells |= figures.cells(case(network, way), way) if network else {way: None, f"{way}, s.d.": None}
         rows.append(cells)
     notes = [
@@ -263,7 +263,7 @@ def _lost(figures: Figures) -> Table:
 
 
 def _perplexity(figures: Figures) -> Table:
-    published = dict(zip(WAYS, PUBLISHED[f"{LSTM} (perplexity)"], strict=False))
+    published = dict(zip(PRECISIONS, PUBLISHED[f"{LSTM} (perplexity)"], strict=False))
     rows = [
         {"arithmetic": way, "published": published.get(way), "ours": found}
         for way, found in figures.more["perplexity"].items()

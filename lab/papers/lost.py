@@ -35,7 +35,7 @@ PARTS = (0.0, 0.25, 0.5, 0.75)
 SAMPLE = 16
 """Largest number of rows and of columns of a product whose sums are measured."""
 
-WAYS = {
+ARITHMETICS = {
     "FP32": "",
     "BF16": everything("bf16"),
     "BF16, updates in FP32": everything("bf16").replace("optimizer=bf16", "optimizer=fp32"),
@@ -46,7 +46,9 @@ WAYS = {
 
 def perplexities(quick: bool = False, pool: JobPool = LOCAL) -> dict[str, float]:
     """Train the small language model in each way; return the perplexity of its parameters, computed in FP32."""
-    cases = {way: Case("words", (("*", text),), emulate=True) if text else Case("words") for way, text in WAYS.items()}
+    cases = {
+        way: Case("words", (("*", text),), emulate=True) if text else Case("words") for way, text in ARITHMETICS.items()
+    }
     losses = trained(dict.fromkeys(cases.values(), QUICK if quick else Effort(seeds=(0,))), IN_FP32, pool=pool)
     return {way: math.exp(losses[case][0]) for way, case in cases.items()}
 

@@ -47,7 +47,7 @@ COUNTERPARTS = {"ResNet-v1-50": "ResNet-50", "Inception-v4": "Inception", "SSD":
 OWN = "lab_bf16"
 """Name of the format of two functions."""
 
-WAYS = {
+LEVELS = {
     "float": None,
     "scalar": ("bf16", "scalar"),
     "vector": ("bf16", "native"),
@@ -145,7 +145,7 @@ def times(forward: "Callable[[], Tensor]", repeats: int) -> dict[str, float]:
         with kernels(level), golden.emulate(f"{fmt}*{fmt}+fp32.rn, elementwise={fmt}.rn"):
             return forward()
 
-    runs = {way: forward if how is None else partial(run, *how) for way, how in WAYS.items()}
+    runs = {way: forward if how is None else partial(run, *how) for way, how in LEVELS.items()}
     results = [run() for way, run in runs.items() if way != "float"]
     if not all(torch.equal(result, results[0]) for result in results):
         raise AssertionError("formats with the numbers of BF16 give other results")
@@ -210,7 +210,7 @@ def _times(figures: Figures) -> Table:
         ours = COUNTERPARTS.get(model, "")
         seconds = figures.more["times"].get(ours)
         cells |= {"ours": ours if seconds else "", "float, ms": seconds and 1e3 * seconds["float"]}
-        cells |= {f"{way} / float": seconds and seconds[way] / seconds["float"] for way in list(WAYS)[1:]}
+        cells |= {f"{way} / float": seconds and seconds[way] / seconds["float"] for way in list(LEVELS)[1:]}
         rows.append(cells)
     notes = [
         "Time of a forward pass of one sample: in float in ms, and in bfloat16 as a multiple of it. Published: scalar "

@@ -13,7 +13,7 @@ def test_columns_choose_kernels_and_restore_the_setting(monkeypatch):
     monkeypatch.setenv(SETTING, "portable")
     monkeypatch.setattr(emulation, "_product", lambda *_: (lambda: levels.append(os.environ[SETTING]), lambda: None))
     monkeypatch.setattr(emulation, "REPEATS", 1)
-    for setting in emulation.WAYS.values():
+    for setting in emulation.SWITCHES.values():
         assert emulation._ratio(None, *setting) > 0
     assert levels[::2] == ["auto", "torch", "torch", "auto", "auto"]
     assert os.environ[SETTING] == "portable"
@@ -28,7 +28,9 @@ def test_every_time_and_count_is_measured(monkeypatch):
     two = {name: networks[name] for name in ("product", "resnet")}
     monkeypatch.setattr(emulation, "_networks", lambda: two)
     found = emulation.by_network()
-    assert {name: set(ratios) for name, ratios in found["ways"].items()} == {key: set(emulation.WAYS) for key in two}
+    assert {name: set(ratios) for name, ratios in found["ways"].items()} == {
+        key: set(emulation.SWITCHES) for key in two
+    }
     monkeypatch.setattr(emulation, "FORMATS", ("e8m7",))
     assert set(emulation.by_format()["e8m7"]) == set(emulation.POLICIES)
 

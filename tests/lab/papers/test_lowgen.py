@@ -53,7 +53,7 @@ def test_own_type_has_no_more_lines_than_the_published_one():
 
 
 def test_times_refuse_other_bits(monkeypatch):
-    monkeypatch.setitem(lowgen.WAYS, "own", ("e8m6", "native"))
+    monkeypatch.setitem(lowgen.LEVELS, "own", ("e8m6", "native"))
     with pytest.raises(AssertionError, match="other results"):
         lowgen.times(lambda: torch.ones(2, 2) * 1.01 @ torch.ones(2, 2), 1)
 
@@ -65,7 +65,7 @@ def test_quick_report_writes_record_and_tables(tmp_path, monkeypatch, halfulp):
     assert code == 0, err
     found = Figures.load(tmp_path / "lowgen.json")
     assert found.command == "halfulp report lowgen --quick"
-    assert set(found.more["times"]["SSD"]) == set(lowgen.WAYS)
+    assert set(found.more["times"]["SSD"]) == set(lowgen.LEVELS)
     counts = found.more["graphs"]["SSD"]
     assert 0 < counts["left out"] < counts["roundings"]
     assert min(counts["kernels"], counts["KiB"], *found.more["memory"]["SSD"].values()) > 0

@@ -30,7 +30,7 @@ COARSE = {
     "parts": {name: [1e-3, 1e-6, None] for name in parts.ROWS},
     "depth": {"ResNet18": {"BF16": 0.4, "MP": 0.9}},
     "lost": {name: {"updates, 0%": 0.5, "updates, 75%": 0.75, "softmax": 0.25} for name in (fase.LSTM, "recurrent")},
-    "perplexity": dict.fromkeys(lost.WAYS, 7.0),
+    "perplexity": dict.fromkeys(lost.ARITHMETICS, 7.0),
 }
 SEGMENT_ERRORS = {name: {"3 segments": 0.01, "2 in total": 0.5} for name in ("tanh", "sigmoid")}
 LAYER = dict.fromkeys(mptorch.ROUNDINGS, 0.9) | {"layer": "linear", "phase": "forward", "terms": 100, "zero": 97.0}
@@ -208,7 +208,7 @@ def test_lenet5_trains_in_blocks_on_mnist():
 @pytest.mark.slow
 def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
     monkeypatch.setattr(coarse, "LENGTHS", (16, 64))
-    monkeypatch.setattr(fase, "WAYS", {"FP32": None})
+    monkeypatch.setattr(fase, "PRECISIONS", {"FP32": None})
     code, out, _ = halfulp("report", "fase", "--quick", "-o", tmp_path)
     assert code == 0
     assert "a test with 64 examples" in out
@@ -216,7 +216,7 @@ def test_quick_report_writes_tables_and_record(tmp_path, monkeypatch, halfulp):
     found = Figures.load(tmp_path / "fase.json")
     assert found.effort == QUICK
     assert len(found.values) == 3
-    assert set(found.more["perplexity"]) == set(lost.WAYS)
+    assert set(found.more["perplexity"]) == set(lost.ARITHMETICS)
     assert all(0 <= share < 1 for shares in found.more["lost"].values() for share in shares.values())
     late, early = (found.more["lost"][fase.LSTM][f"updates, {part:.0%}"] for part in (lost.PARTS[-1], lost.PARTS[0]))
     assert late > early
