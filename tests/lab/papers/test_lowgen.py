@@ -45,7 +45,8 @@ def test_networks_concatenate_what_the_published_ones_do():
         with torch.no_grad():
             assert build().eval()(image).shape == shapes[name], name
     shares = forward.SmallDetector().eval()(image)[..., :21].sum(-1)
-    assert torch.allclose(shares, torch.ones_like(shares))
+    # 20 additions in each of the two sums, a quotient and a product, each rounded to 2^-24 of 1.
+    assert (shares - 1).abs().max() <= 42 * 2**-24
 
 
 def test_own_type_has_no_more_lines_than_the_published_one():
